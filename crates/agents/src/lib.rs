@@ -1,0 +1,1 @@
+//! ACP child processes: launch table, handshake, supervision, one quirks file a vendor.

@@ -1,0 +1,1 @@
+//! The app-server API: methods, thread view (the bespoke mapping), subscriptions.

@@ -1,0 +1,3 @@
+//! The binary `signalbox`: parses the command line and hands over to its subcommands.
+
+fn main() {}

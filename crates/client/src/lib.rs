@@ -1,0 +1,1 @@
+//! A typed Rust client of the app-server API.

@@ -1,0 +1,1 @@
+//! Op in, facts and Events out: session actors, activity, parking, policy, commit pipeline.

@@ -1,0 +1,1 @@
+//! The home folder: configuration, lock, paths.

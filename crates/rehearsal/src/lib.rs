@@ -1,0 +1,1 @@
+//! The built-in ACP agent: scripted by directives, honest without.

@@ -1,0 +1,1 @@
+//! Doors: transports in front of the app-server.

@@ -1,0 +1,1 @@
+//! Facts in SQLite: the Writer with its commit pipeline, the Reader, migrations.

@@ -1,0 +1,1 @@
+//! Actors, transcript runner and fault injection for whole-program tests.

@@ -1,0 +1,1 @@
+//! Git without git: worktrees, baselines, turn diffs.
