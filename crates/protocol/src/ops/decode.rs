@@ -1,0 +1,53 @@
+//! Reading an `Op` from a client's text, with errors that say what is wrong with it.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::op::Op;
+
+/// Why a text is not an op.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Not JSON; the message says where it broke.
+    Json(String),
+    /// JSON, but not an object, or an object whose `op` is not a string.
+    NotAnOp,
+    /// An `op` this server does not know.
+    Unknown { op: String },
+    /// A known op whose fields do not fit.
+    Fields { op: String, message: String },
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(message) => write!(f, "not JSON: {message}"),
+            Self::NotAnOp => f.write_str("not an op: an object with a string `op` is expected"),
+            Self::Unknown { op } => write!(f, "unknown op `{op}`"),
+            Self::Fields { op, message } => write!(f, "op `{op}`: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Reads one op. Stricter than the plain `Deserialize` in one point: only an object is an op, never an array.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode_op(text: &str) -> Result<Op, DecodeError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| DecodeError::Json(error.to_string()))?;
+    let Some(op) = value.get("op").and_then(Value::as_str) else {
+        return Err(DecodeError::NotAnOp);
+    };
+    let op = op.to_owned();
+    serde_json::from_value(value).map_err(|error| {
+        let message = error.to_string();
+        if message.starts_with("unknown variant") && message.contains(&format!("`{op}`")) {
+            DecodeError::Unknown { op }
+        } else {
+            DecodeError::Fields { op, message }
+        }
+    })
+}
