@@ -490,6 +490,9 @@ pub struct QueuedPrompt {
     /// `request_id` of the Op.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// Client metadata of the turn, passed to the agent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub client_metadata: BTreeMap<String, String>,
     /// Additional context by source.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_context: BTreeMap<String, AdditionalContext>,

@@ -28,7 +28,7 @@ pub use pending::{
     PermissionResolved, ResolvedBy, ResolverKind, SessionRule,
 };
 pub use policy::{Mode, Policy, Sandbox};
-pub use prompt::{AdditionalContext, DocBlock, Prompt, TurnContext, canonical_text, display_text};
+pub use prompt::{AdditionalContext, DocBlock, Prompt, TextSpan, TurnContext, canonical_text, display_text};
 pub use rows::{SessionRow, SessionSource, TurnRow};
 pub use signal::{Choice, Committed, ConfigOption, ConfigValue, ContextWindow, Model, Signal, SignalBody};
 pub use tool::{

@@ -16,6 +16,9 @@ pub enum DocBlock {
     Text {
         /// The text, untrimmed.
         text: String,
+        /// Marked ranges of it, as the client sent them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        elements: Vec<TextSpan>,
     },
     /// A skill with its parameters.
     Skill {
@@ -24,21 +27,33 @@ pub enum DocBlock {
         /// Placeholder values.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         params: BTreeMap<String, String>,
+        /// Where the client found it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
     },
     /// A file of the session's roots.
     File {
         /// Relative to the cwd, or absolute.
         path: String,
+        /// How the client named it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     },
     /// An image of the session's roots.
     Image {
         /// Relative to the cwd, or absolute.
         path: String,
+        /// How closely to look, as the client asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
     },
     /// An image by URL (`data:` or `https:`).
     ImageUrl {
         /// The URL.
         url: String,
+        /// How closely to look, as the client asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
     },
     /// Another session's chat.
     Session {
@@ -71,7 +86,39 @@ pub enum DocBlock {
         /// A file of the session's roots.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
+        /// MIME type of the text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mime_type: Option<String>,
     },
+    /// Context that a client adds.
+    Context {
+        /// Where it comes from.
+        source: String,
+        /// The content.
+        value: String,
+        /// Whether it comes from outside and must be fenced as data.
+        untrusted: bool,
+    },
+}
+
+impl DocBlock {
+    /// A plain text block.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into(), elements: Vec::new() }
+    }
+}
+
+/// A marked range of a text block, in bytes of its UTF-8.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TextSpan {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// What to show instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placeholder: Option<String>,
 }
 
 /// A labelled block of context that a client adds to a turn.
@@ -141,17 +188,18 @@ pub struct TurnContext {
 #[must_use]
 pub fn canonical_text(blocks: &[DocBlock]) -> String {
     let parts = blocks.iter().map(|block| match block {
-        DocBlock::Text { text } => text.clone(),
+        DocBlock::Text { text, .. } => text.clone(),
         DocBlock::Skill { skill_id, .. } => format!("[skill:{skill_id}]"),
-        DocBlock::File { path } => format!("[@{path}]"),
-        DocBlock::Image { path } => format!("[img:{path}]"),
-        DocBlock::ImageUrl { url } if url.starts_with("data:") => "[img]".to_owned(),
-        DocBlock::ImageUrl { url } => format!("[img:{url}]"),
+        DocBlock::File { path, .. } => format!("[@{path}]"),
+        DocBlock::Image { path, .. } => format!("[img:{path}]"),
+        DocBlock::ImageUrl { url, .. } if url.starts_with("data:") => "[img]".to_owned(),
+        DocBlock::ImageUrl { url, .. } => format!("[img:{url}]"),
         DocBlock::Session { session_id } => {
             format!("[chat:{}]", session_id.chars().take(8).collect::<String>())
         }
         DocBlock::Issue { source, id, .. } => format!("[issue:{source}#{id}]"),
         DocBlock::Resource { uri, .. } => format!("[resource:{uri}]"),
+        DocBlock::Context { .. } => String::new(),
     });
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
@@ -172,11 +220,11 @@ mod tests {
     #[test]
     fn canonical_text_keeps_text_and_marks_references() {
         let blocks = [
-            DocBlock::Text { text: "First line\n  indented line".into() },
-            DocBlock::Skill { skill_id: "review".into(), params: BTreeMap::new() },
-            DocBlock::File { path: "src/main.rs".into() },
+            DocBlock::text("First line\n  indented line"),
+            DocBlock::Skill { skill_id: "review".into(), params: BTreeMap::new(), path: None },
+            DocBlock::File { path: "src/main.rs".into(), name: None },
             DocBlock::Session { session_id: "1234567890abcdef".into() },
-            DocBlock::Text { text: String::new() },
+            DocBlock::text(""),
         ];
         assert_eq!(
             canonical_text(&blocks),
