@@ -23,7 +23,7 @@ pub struct TranscriptEntry {
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     User,
-    Assistant,
+    Agent,
 }
 
 /// The content of an entry.
