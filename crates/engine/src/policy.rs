@@ -1,0 +1,251 @@
+//! What the execution policy decides about a permission request. Pure; the order of its rules is the documentation.
+//!
+//! This mediates what agents *ask* for; it does not contain what they do without asking.
+
+use std::path::{Component, Path, PathBuf};
+
+use signalbox_facts::{Location, Mode, OptionKind, PermissionOption, Policy, Sandbox, SessionRule};
+
+/// What a permission request is about, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// ACP tool kind; `None` if neither the request nor the tool call before it has one.
+    pub kind: Option<&'a str>,
+    /// The command line of an `execute`.
+    pub command: Option<&'a str>,
+    /// What it would touch.
+    pub locations: &'a [Location],
+    /// The session's cwd and additional roots.
+    pub roots: &'a [PathBuf],
+}
+
+/// What to do with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Choose an option of kind allow_once; if there is none, ask.
+    Allow(Rule),
+    /// Choose a rejecting option.
+    Reject(Rule),
+    /// Park it, and say why if it is not simply the mode.
+    Ask(Rule),
+}
+
+/// The rule that decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// The kind is beyond the sandbox's ceiling.
+    Ceiling,
+    /// The kind is unknown, or its locations are outside the roots or missing.
+    Unclear,
+    /// An earlier "allow for this session".
+    SessionRule,
+    /// The permission mode.
+    Mode,
+}
+
+impl Rule {
+    /// Stable word for events and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ceiling => "ceiling",
+            Self::Unclear => "unclear",
+            Self::SessionRule => "session_rule",
+            Self::Mode => "mode",
+        }
+    }
+}
+
+/// How a tool kind stands to the ceiling.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Reads,
+    Edits,
+    Executes,
+    Unclear,
+}
+
+fn class(kind: Option<&str>) -> Class {
+    match kind {
+        Some("read" | "search" | "fetch" | "think") => Class::Reads,
+        Some("edit" | "delete" | "move") => Class::Edits,
+        Some("execute") => Class::Executes,
+        // `switch_mode`, `other` and everything unknown.
+        _ => Class::Unclear,
+    }
+}
+
+/// Decides a permission request. Elicitations never come here: they are always asked.
+#[must_use]
+pub fn decide(policy: Policy, subject: Subject<'_>, rules: &[SessionRule]) -> Verdict {
+    let class = class(subject.kind);
+    let full_access = policy.sandbox == Sandbox::DangerFullAccess;
+    if policy.sandbox == Sandbox::ReadOnly && matches!(class, Class::Edits | Class::Executes) {
+        return Verdict::Reject(Rule::Ceiling);
+    }
+    let far = class == Class::Edits && !inside(subject.locations, subject.roots);
+    if !full_access && (class == Class::Unclear || far) {
+        let never_asked = policy.mode == Mode::Yolo || policy.sandbox == Sandbox::ReadOnly;
+        return if never_asked { Verdict::Reject(Rule::Unclear) } else { Verdict::Ask(Rule::Unclear) };
+    }
+    if rules.iter().any(|rule| covers(rule, class, subject)) {
+        return Verdict::Allow(Rule::SessionRule);
+    }
+    match policy.mode {
+        Mode::Yolo => Verdict::Allow(Rule::Mode),
+        // Under full access an edit outside the roots is still only an edit.
+        Mode::AcceptEdits if class == Class::Edits => Verdict::Allow(Rule::Mode),
+        Mode::AcceptEdits | Mode::Ask => Verdict::Ask(Rule::Mode),
+    }
+}
+
+/// The rule to keep from an "allow for this session" answer, if the request is of a kind that can have one.
+#[must_use]
+pub fn rule_to_keep(subject: Subject<'_>) -> Option<SessionRule> {
+    match class(subject.kind) {
+        Class::Executes => Some(SessionRule::Command { command: subject.command?.to_owned() }),
+        Class::Edits => {
+            let root = subject.roots.iter().find(|root| inside(subject.locations, std::slice::from_ref(root)))?;
+            Some(SessionRule::Edits { root: root.clone() })
+        }
+        Class::Reads | Class::Unclear => None,
+    }
+}
+
+/// The option to choose for an automatic allow: once, never always.
+#[must_use]
+pub fn allowing(options: &[PermissionOption]) -> Option<&PermissionOption> {
+    options.iter().find(|option| option.kind == OptionKind::AllowOnce)
+}
+
+/// The option to choose for a rejection: once if there is one. Without any the request is answered `cancelled`.
+#[must_use]
+pub fn rejecting(options: &[PermissionOption]) -> Option<&PermissionOption> {
+    options
+        .iter()
+        .find(|option| option.kind == OptionKind::RejectOnce)
+        .or_else(|| options.iter().find(|option| option.kind == OptionKind::RejectAlways))
+}
+
+fn covers(rule: &SessionRule, class: Class, subject: Subject<'_>) -> bool {
+    match rule {
+        SessionRule::Command { command } => class == Class::Executes && subject.command == Some(command),
+        SessionRule::Edits { root } => {
+            class == Class::Edits && inside(subject.locations, std::slice::from_ref(root))
+        }
+    }
+}
+
+/// Whether there is at least one location and all of them lie inside one of the roots. Lexical: callers resolve
+/// symbolic links before they ask.
+fn inside(locations: &[Location], roots: &[PathBuf]) -> bool {
+    !locations.is_empty()
+        && locations.iter().all(|location| {
+            let path = &location.path;
+            !climbs(path) && roots.iter().any(|root| path.starts_with(root))
+        })
+}
+
+fn climbs(path: &Path) -> bool {
+    path.components().any(|component| matches!(component, Component::ParentDir)) || path.is_relative()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Option<&str>; 12] = [
+        Some("read"), Some("search"), Some("fetch"), Some("think"), Some("edit"), Some("delete"), Some("move"),
+        Some("execute"), Some("switch_mode"), Some("other"), Some("provider_magic"), None,
+    ];
+    const MODES: [Mode; 3] = [Mode::Ask, Mode::AcceptEdits, Mode::Yolo];
+    const SANDBOXES: [Sandbox; 3] = [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::DangerFullAccess];
+
+    fn at(path: &str) -> Vec<Location> {
+        vec![Location { path: path.into(), line: None }]
+    }
+
+    fn verdict(mode: Mode, sandbox: Sandbox, kind: Option<&str>, locations: &[Location]) -> Verdict {
+        let roots = [PathBuf::from("/repo")];
+        decide(Policy { mode, sandbox }, Subject { kind, command: Some("ls"), locations, roots: &roots }, &[])
+    }
+
+    #[test]
+    fn the_ceiling_beats_mode_and_rules() {
+        let roots = [PathBuf::from("/repo")];
+        let locations = at("/repo/a");
+        let rules =
+            [SessionRule::Command { command: "ls".into() }, SessionRule::Edits { root: "/repo".into() }];
+        for mode in MODES {
+            for kind in ["edit", "delete", "move", "execute"] {
+                let subject =
+                    Subject { kind: Some(kind), command: Some("ls"), locations: &locations, roots: &roots };
+                let policy = Policy { mode, sandbox: Sandbox::ReadOnly };
+                assert_eq!(decide(policy, subject, &rules), Verdict::Reject(Rule::Ceiling), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_combination_is_as_tabulated() {
+        for mode in MODES {
+            for sandbox in SANDBOXES {
+                for kind in KINDS {
+                    for (locations, near) in [(at("/repo/a"), true), (at("/etc/a"), false), (Vec::new(), false)] {
+                        let got = verdict(mode, sandbox, kind, &locations);
+                        let edit = matches!(kind, Some("edit" | "delete" | "move"));
+                        let reads = matches!(kind, Some("read" | "search" | "fetch" | "think"));
+                        let clear = reads || edit || kind == Some("execute");
+                        let expected = match (sandbox, mode) {
+                            (Sandbox::ReadOnly, _) if clear && !reads => Verdict::Reject(Rule::Ceiling),
+                            (Sandbox::ReadOnly, _) if !clear => Verdict::Reject(Rule::Unclear),
+                            (Sandbox::WorkspaceWrite, Mode::Yolo) if !clear || (edit && !near) => {
+                                Verdict::Reject(Rule::Unclear)
+                            }
+                            (Sandbox::WorkspaceWrite, _) if !clear || (edit && !near) => Verdict::Ask(Rule::Unclear),
+                            (_, Mode::Yolo) => Verdict::Allow(Rule::Mode),
+                            (_, Mode::AcceptEdits) if edit => Verdict::Allow(Rule::Mode),
+                            _ => Verdict::Ask(Rule::Mode),
+                        };
+                        assert_eq!(got, expected, "{mode:?} {sandbox:?} {kind:?} {locations:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_rule_counts_for_the_exact_command_only() {
+        let roots = [PathBuf::from("/repo")];
+        let rules = [SessionRule::Command { command: "cargo test".into() }];
+        let ask = |command| {
+            let subject = Subject { kind: Some("execute"), command: Some(command), locations: &[], roots: &roots };
+            decide(Policy::default(), subject, &rules)
+        };
+        assert_eq!(ask("cargo test"), Verdict::Allow(Rule::SessionRule));
+        assert_eq!(ask("cargo test; rm -rf /"), Verdict::Ask(Rule::Mode));
+    }
+
+    #[test]
+    fn a_path_that_climbs_is_outside() {
+        assert_eq!(
+            verdict(Mode::AcceptEdits, Sandbox::WorkspaceWrite, Some("edit"), &at("/repo/../etc/passwd")),
+            Verdict::Ask(Rule::Unclear)
+        );
+    }
+
+    #[test]
+    fn automatic_answers_prefer_once() {
+        let option = |id: &str, kind| PermissionOption { id: id.into(), label: id.into(), kind };
+        let options = [
+            option("a", OptionKind::AllowAlways),
+            option("b", OptionKind::AllowOnce),
+            option("c", OptionKind::RejectAlways),
+            option("d", OptionKind::RejectOnce),
+        ];
+        assert_eq!(allowing(&options).unwrap().id, "b");
+        assert_eq!(rejecting(&options).unwrap().id, "d");
+        assert_eq!(allowing(&options[..1]), None, "an always is never chosen for the user");
+        assert_eq!(rejecting(&options[2..3]).unwrap().id, "c");
+    }
+}
