@@ -1,1 +1,35 @@
-//! ACP child processes: launch table, handshake, supervision, one quirks file a vendor.
+//! ACP child processes: launch table, handshake, supervision, one quirks file a vendor. Nothing else knows ACP or vendors.
+//!
+//! [`start`] launches an agent and returns at once with a handle ([`Agent`]) and its ordered stream of events
+//! ([`AgentEvents`]). No call on the handle ever waits, so a session actor can own it; everything that takes time is
+//! an event. When nobody takes events, chunks merge and then the agent's pipe is simply not read.
+
+mod decode;
+mod driver;
+mod event;
+mod handle;
+pub mod presets;
+mod process;
+mod queue;
+mod spec;
+mod update;
+mod vendors;
+mod wire_out;
+
+pub use event::{
+    AgentEvent, AgentFailure, AgentInfo, AuthMethod, FailureReason, PromptOutcome, RefusedSetting,
+    RequestKey, TokenUsage,
+};
+pub use handle::{
+    Agent, AgentGone, Answer, ElicitationAnswer, PromptBlock, PromptRequest, SendError, Token, start,
+};
+pub use presets::{Preset, preset, presets};
+pub use queue::AgentEvents;
+pub use spec::{
+    Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, base_environment, environment,
+};
+pub use update::{
+    AgentModes, Command, Content, NoticeSeverity, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch,
+    Update,
+};
+pub use vendors::Quirks;

@@ -1,0 +1,1 @@
+//! Tolerant decoding of what agents send.

@@ -1,0 +1,269 @@
+//! The handle to a running agent: calls that never wait, and their arguments.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Map, Value};
+use signalbox_facts::ConfigValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::driver;
+use crate::event::RequestKey;
+use crate::queue::{self, AgentEvents};
+use crate::spec::{LaunchSpec, Limits, OpenSession};
+
+/// Chosen by the caller to recognise the answer to a setting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Token(pub u64);
+
+/// Commands that may wait for the driver. It takes them at once, whatever the agent does, so this is never reached
+/// by a caller that waits for answers.
+const COMMANDS: usize = 1024;
+
+/// The agent has ended, or is being stopped; its last event tells why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the agent is gone")]
+pub struct AgentGone;
+
+/// Why a call was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SendError {
+    /// The agent has ended, or is being stopped.
+    #[error("the agent is gone")]
+    Gone,
+    /// A prompt is running; one at a time.
+    #[error("a prompt is running")]
+    PromptRunning,
+    /// The prompt has no content; some agents never recover from one.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// Too many calls wait for the agent.
+    #[error("too many calls wait for the agent")]
+    Overloaded,
+}
+
+/// A prompt as the agent gets it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PromptRequest {
+    /// Its content, compiled; not empty.
+    pub blocks: Vec<PromptBlock>,
+    /// `_meta` of the request: client metadata, trace context.
+    pub meta: Map<String, Value>,
+}
+
+/// A block of a prompt as the agent gets it. What an agent cannot take is turned into text or a link, with a warning.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PromptBlock {
+    /// Text.
+    Text(String),
+    /// An image.
+    Image {
+        /// MIME type.
+        mime: String,
+        /// Base64.
+        data: String,
+        /// Where it came from.
+        uri: Option<String>,
+    },
+    /// A link that the agent may follow.
+    Link {
+        /// Where.
+        uri: String,
+        /// Name for people.
+        name: String,
+        /// MIME type.
+        mime: Option<String>,
+    },
+    /// A resource with its text.
+    Resource {
+        /// Where it came from.
+        uri: String,
+        /// Its text.
+        text: String,
+        /// MIME type.
+        mime: Option<String>,
+    },
+}
+
+/// The answer to a permission request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// One of the agent's options, by its id.
+    Selected(String),
+    /// None of them.
+    Cancelled,
+}
+
+/// The answer to a question.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ElicitationAnswer {
+    /// The form's values by key: strings, numbers, booleans, lists of strings.
+    Accept(BTreeMap<String, Value>),
+    /// The user does not want to answer.
+    Decline,
+    /// The user went away.
+    Cancel,
+}
+
+#[derive(Debug)]
+pub(crate) enum Request {
+    Prompt(PromptRequest),
+    Cancel,
+    Permission(RequestKey, Answer),
+    Elicitation(RequestKey, ElicitationAnswer),
+    Model(Token, String),
+    Effort(Token, String),
+    Mode(Token, String),
+    Yolo(Token, bool),
+    Option(Token, String, ConfigValue),
+}
+
+/// A running, or starting, agent. Cheap to clone; when the last clone is dropped the agent is stopped. No call waits.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    requests: mpsc::Sender<Request>,
+    stop: CancellationToken,
+    prompting: Arc<AtomicBool>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Starts an agent and opens its session. Returns at once; everything else is an event. The driver's one task runs on
+/// `tracker` and ends only when all processes of the agent are gone.
+pub fn start(
+    spec: LaunchSpec,
+    open: OpenSession,
+    limits: Limits,
+    tracker: &TaskTracker,
+) -> (Agent, AgentEvents) {
+    let (requests, incoming) = mpsc::channel(COMMANDS);
+    let (sink, events) = queue::channel(limits.queue_bytes);
+    let stop = CancellationToken::new();
+    let prompting = Arc::new(AtomicBool::new(false));
+    tracker.spawn(driver::run(spec, open, limits, incoming, sink, stop.clone(), Arc::clone(&prompting)));
+    (Agent { shared: Arc::new(Shared { requests, stop, prompting }) }, events)
+}
+
+impl Agent {
+    /// Sends a prompt. Before [`crate::AgentEvent::Ready`] it is held until the session is open. Its end is
+    /// [`crate::AgentEvent::PromptEnded`], in any case.
+    ///
+    /// # Errors
+    /// One prompt at a time, never an empty one, and the agent must be there.
+    pub fn prompt(&self, prompt: PromptRequest) -> Result<(), SendError> {
+        if prompt.blocks.is_empty() {
+            return Err(SendError::EmptyPrompt);
+        }
+        if self.shared.prompting.swap(true, Ordering::AcqRel) {
+            return Err(SendError::PromptRunning);
+        }
+        let sent = self.send(Request::Prompt(prompt));
+        if sent.is_err() {
+            self.shared.prompting.store(false, Ordering::Release);
+        }
+        sent
+    }
+
+    /// Cancels the running prompt; its open permission requests and questions are answered as cancelled and come
+    /// back as [`crate::AgentEvent::Withdrawn`]. Harmless when none runs.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn cancel(&self) -> Result<(), SendError> {
+        self.send(Request::Cancel)
+    }
+
+    /// Answers a permission request. A second answer, or one that comes after a withdrawal, has no effect.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn answer_permission(&self, key: RequestKey, answer: Answer) -> Result<(), SendError> {
+        self.send(Request::Permission(key, answer))
+    }
+
+    /// Answers a question. A second answer, or one that comes after a withdrawal, has no effect.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn answer_elicitation(&self, key: RequestKey, answer: ElicitationAnswer) -> Result<(), SendError> {
+        self.send(Request::Elicitation(key, answer))
+    }
+
+    /// Sets the model; answered by [`crate::AgentEvent::OptionSet`], as all settings are.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn set_model(&self, token: Token, id: impl Into<String>) -> Result<(), SendError> {
+        self.send(Request::Model(token, id.into()))
+    }
+
+    /// Sets the reasoning effort, whatever the agent calls that option.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn set_effort(&self, token: Token, level: impl Into<String>) -> Result<(), SendError> {
+        self.send(Request::Effort(token, level.into()))
+    }
+
+    /// Sets a session mode by the agent's id of it.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn set_mode(&self, token: Token, id: impl Into<String>) -> Result<(), SendError> {
+        self.send(Request::Mode(token, id.into()))
+    }
+
+    /// Sets the mode that asks, or the one of the policy `yolo`, as the launch table names them.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn set_yolo(&self, token: Token, yolo: bool) -> Result<(), SendError> {
+        self.send(Request::Yolo(token, yolo))
+    }
+
+    /// Sets an option by its id.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn set_option(
+        &self,
+        token: Token,
+        id: impl Into<String>,
+        value: ConfigValue,
+    ) -> Result<(), SendError> {
+        self.send(Request::Option(token, id.into(), value))
+    }
+
+    /// Stops the agent and every process of its own; [`crate::AgentEvent::Exited`] (or `StartFailed`) tells when.
+    pub fn stop(&self) {
+        self.shared.stop.cancel();
+    }
+
+    /// Whether the driver has ended.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.shared.requests.is_closed()
+    }
+
+    fn send(&self, request: Request) -> Result<(), SendError> {
+        if self.shared.stop.is_cancelled() {
+            return Err(SendError::Gone);
+        }
+        self.shared.requests.try_send(request).map_err(|error| match error {
+            mpsc::error::TrySendError::Closed(_) => SendError::Gone,
+            mpsc::error::TrySendError::Full(_) => SendError::Overloaded,
+        })
+    }
+}

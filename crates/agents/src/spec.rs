@@ -1,0 +1,239 @@
+//! What a caller says to start an agent and to open its session: plain data, and how its environment is put together.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use signalbox_facts::Provider;
+
+use crate::vendors::Quirks;
+
+/// How to start one agent.
+#[derive(Clone, Debug)]
+pub struct LaunchSpec {
+    /// The provider it is started for; only named in messages.
+    pub provider: Provider,
+    /// Program: a path, or a name looked up on the `PATH` of `env`.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment; nothing is inherited. Built by [`environment`].
+    pub env: Environment,
+    /// Where the process starts; the session's working directory unless configured otherwise.
+    pub cwd: PathBuf,
+    /// Session modes in which this agent asks before it acts; the first one it offers is set. Empty: it always asks.
+    pub ask_modes: Vec<String>,
+    /// Session modes for the policy `yolo`; the first one it offers is set. Empty: the agent's mode is left alone.
+    pub yolo_modes: Vec<String>,
+    /// Highest ACP version to offer; 1 is what this crate speaks.
+    pub protocol: u16,
+    /// What is odd about this agent.
+    pub quirks: Quirks,
+    /// What to tell a user who does not have the command.
+    pub install_hint: Option<String>,
+}
+
+/// Which session to open once the agent runs, and how.
+#[derive(Clone, Debug, Default)]
+pub struct OpenSession {
+    /// The session's working directory, absolute.
+    pub cwd: PathBuf,
+    /// Additional workspace roots, absolute; given to agents that take them ([`crate::AgentInfo::takes_roots`]).
+    pub roots: Vec<PathBuf>,
+    /// The agent's own id of an earlier session to go on with.
+    pub resume: Option<String>,
+    /// The agent's model id; `None` leaves the agent's choice.
+    pub model: Option<String>,
+    /// Reasoning effort, a value of the agent's `thought_level` option; `None` leaves it.
+    pub effort: Option<String>,
+    /// Agent options by id, applied after model and effort.
+    pub options: BTreeMap<String, Value>,
+    /// Whether the policy is yolo: chooses between `ask_modes` and `yolo_modes`.
+    pub yolo: bool,
+    /// Instructions, sent as system prompt to agents that take one ([`crate::AgentInfo::takes_instructions`]).
+    pub instructions: Option<String>,
+    /// MCP servers for the session; those whose transport the agent lacks are left out with a warning.
+    pub mcp_servers: Vec<McpServer>,
+    /// `_meta` of the opening request (trace context and the like).
+    pub meta: Map<String, Value>,
+}
+
+/// An MCP server that the agent shall connect to.
+#[derive(Clone, Debug)]
+pub struct McpServer {
+    /// Its name.
+    pub name: String,
+    /// How it is reached.
+    pub transport: McpTransport,
+}
+
+/// How an MCP server is reached.
+#[derive(Clone)]
+pub enum McpTransport {
+    /// A process on stdio.
+    Stdio {
+        /// Absolute path of the program.
+        command: PathBuf,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables set for it.
+        env: BTreeMap<String, String>,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// Where.
+        url: String,
+        /// Headers sent with each request.
+        headers: BTreeMap<String, String>,
+    },
+    /// HTTP with server-sent events.
+    Sse {
+        /// Where.
+        url: String,
+        /// Headers sent with each request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+// Variables and headers carry secrets, so only their names are shown.
+impl fmt::Debug for McpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", args)
+                .field("env", &env.keys())
+                .finish(),
+            Self::Http { url, headers } => {
+                f.debug_struct("Http").field("url", url).field("headers", &headers.keys()).finish()
+            }
+            Self::Sse { url, headers } => {
+                f.debug_struct("Sse").field("url", url).field("headers", &headers.keys()).finish()
+            }
+        }
+    }
+}
+
+/// Deadlines and bounds. All durations are real time.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// From the start of the process to the answer of `initialize`.
+    pub initialize: Duration,
+    /// Longest silence of the agent while a `session/*` call waits for its answer.
+    pub session: Duration,
+    /// From `session/cancel` to the answer of the prompt; then the processes are killed.
+    pub cancel: Duration,
+    /// Silence in a prompt (with nothing asked of the user) after which [`crate::AgentEvent::Stalled`] is sent.
+    pub stall: Duration,
+    /// Silence that ends the replay of a loaded session when the agent replays after its answer.
+    pub replay_quiet: Duration,
+    /// Time between the steps of the stop ladder: stdin closed, SIGTERM, SIGKILL.
+    pub stop_grace: Duration,
+    /// Longest line read from the agent.
+    pub line_bytes: usize,
+    /// Bytes of events that may wait for the receiver before the agent's pipe is no longer read.
+    pub queue_bytes: usize,
+    /// Bytes kept of the end of stderr.
+    pub stderr_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            initialize: Duration::from_secs(60),
+            session: Duration::from_secs(120),
+            cancel: Duration::from_secs(10),
+            stall: Duration::from_secs(120),
+            replay_quiet: Duration::from_millis(500),
+            stop_grace: Duration::from_secs(2),
+            line_bytes: 64 << 20,
+            queue_bytes: 1 << 20,
+            stderr_bytes: 64 << 10,
+        }
+    }
+}
+
+/// The whole environment of an agent. `Debug` shows names only, because values are often secrets.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment(pub BTreeMap<String, String>);
+
+impl Environment {
+    /// The value of a variable.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Variables that every agent gets from this process.
+const BASE: [&str; 10] =
+    ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TERM", "TZ"];
+
+/// The fixed base that every agent gets, out of this process's own environment.
+#[must_use]
+pub fn base_environment() -> BTreeMap<String, String> {
+    BASE.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
+}
+
+/// An agent's environment: `base` (see [`base_environment`]), then of `offered` (the variables of the connection that
+/// started the thread) only `PATH` and what `allowed` names, then what is `configured`. Later ones win.
+#[must_use]
+pub fn environment(
+    base: BTreeMap<String, String>,
+    offered: &BTreeMap<String, String>,
+    allowed: &[impl AsRef<str>],
+    configured: &BTreeMap<String, String>,
+) -> Environment {
+    let mut all = base;
+    let names = std::iter::once("PATH").chain(allowed.iter().map(AsRef::as_ref));
+    all.extend(names.filter_map(|name| Some((name.to_owned(), offered.get(name)?.clone()))));
+    all.extend(configured.iter().map(|(name, value)| (name.clone(), value.clone())));
+    Environment(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn only_what_is_allowed_passes_and_configuration_wins() {
+        let offered =
+            map(&[("PATH", "/bin"), ("API_KEY", "k"), ("OTHER_SECRET", "s"), ("MODE", "from-client")]);
+        let env = environment(
+            map(&[("HOME", "/h")]),
+            &offered,
+            &["API_KEY", "MODE"],
+            &map(&[("MODE", "configured")]),
+        );
+        assert_eq!(env.0, map(&[("API_KEY", "k"), ("HOME", "/h"), ("MODE", "configured"), ("PATH", "/bin")]));
+    }
+
+    #[test]
+    fn debug_never_shows_values() {
+        let env = Environment(map(&[("API_KEY", "very-secret")]));
+        let server = McpServer {
+            name: "m".into(),
+            transport: McpTransport::Http {
+                url: "u".into(),
+                headers: map(&[("Authorization", "very-secret")]),
+            },
+        };
+        let shown = format!("{env:?} {server:?}");
+        assert!(
+            shown.contains("API_KEY") && shown.contains("Authorization") && !shown.contains("very-secret")
+        );
+    }
+}

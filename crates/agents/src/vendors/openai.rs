@@ -1,0 +1,26 @@
+//! Codex through `codex-acp`.
+
+use super::Quirks;
+use crate::presets::Preset;
+
+/// It starts in a mode where a second model reviews; it streams command output in `_meta` and leaves cancelled calls
+/// open. The older Rust adapter of the same name calls its asking mode `auto`.
+pub(crate) const CODEX: Preset = Preset {
+    provider: "codex",
+    title: "Codex",
+    commands: &[&["codex-acp"]],
+    download: Some(&["npx", "-y", "@agentclientprotocol/codex-acp"]),
+    ask_modes: &["workspace-write", "auto"],
+    yolo_modes: &["agent-full-access", "full-access"],
+    env: &["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+    install_hint: "npm install -g @agentclientprotocol/codex-acp",
+    login_hint: Some("run `codex login`, or set CODEX_API_KEY"),
+    quirks: Quirks {
+        output_in_content: false,
+        confines_commands: true,
+        reads_rules: true,
+        compact_prompt: Some("/compact"),
+        ..Quirks::NONE
+    },
+    ..Preset::BASE
+};
