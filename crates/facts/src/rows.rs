@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Activity, Failure, Policy, Provider, QueueChanged, Seq, SessionId, SessionRule, TitleOrigin, TurnContext,
-    TurnId, TurnStatus, Usage, Worktree,
+    Activity, Fact, FactBody, Failure, Policy, Provider, QueueChanged, Seq, SessionId, SessionRule,
+    TitleOrigin, TurnContext, TurnId, TurnStatus, Usage, Worktree,
 };
 
 /// What made a session.
@@ -104,4 +104,101 @@ pub struct TurnRow {
     pub started_at_ms: i64,
     /// Unix milliseconds.
     pub ended_at_ms: Option<i64>,
+}
+
+/// Scalars of a preview.
+const PREVIEW_SCALARS: usize = 200;
+
+impl SessionRow {
+    /// The row that a `session_created` fact makes; `None` for any other fact.
+    #[must_use]
+    pub fn created(fact: &Fact) -> Option<Self> {
+        let FactBody::SessionCreated(created) = &fact.body else { return None };
+        Some(Self {
+            id: fact.session,
+            provider: created.provider.clone(),
+            cwd: created.cwd.clone(),
+            roots: created.roots.clone(),
+            project_path: created.project_path.clone(),
+            worktree: created.worktree.clone(),
+            worktree_discarded: false,
+            policy: created.policy,
+            model: created.model.clone(),
+            effort: created.effort.clone(),
+            options: BTreeMap::new(),
+            instructions: created.instructions.clone(),
+            title: String::new(),
+            title_origin: TitleOrigin::Default,
+            preview: String::new(),
+            source: created.source,
+            forked_from: created.forked_from,
+            ephemeral: created.ephemeral,
+            archived: false,
+            agent_session: None,
+            activity: Activity::default(),
+            usage: None,
+            queue: None,
+            rules: Vec::new(),
+            created_at_ms: fact.at_ms,
+            updated_at_ms: fact.at_ms,
+            last_seq: fact.through_seq,
+        })
+    }
+
+    /// Takes in a later fact. This is the one definition of what follows from a fact for its session's row.
+    pub fn apply(&mut self, fact: &Fact) {
+        self.last_seq = self.last_seq.max(fact.through_seq);
+        match &fact.body {
+            FactBody::TitleChanged(changed) => {
+                self.title.clone_from(&changed.title);
+                self.title_origin = changed.origin;
+            }
+            FactBody::Activity(activity) => self.activity = activity.clone(),
+            FactBody::Prompt(prompt) => {
+                self.updated_at_ms = fact.at_ms;
+                if self.preview.is_empty() {
+                    self.preview = prompt.display.chars().take(PREVIEW_SCALARS).collect();
+                }
+            }
+            FactBody::TurnEnded(_) => self.updated_at_ms = fact.at_ms,
+            FactBody::PolicyChanged(changed) => self.policy = changed.policy,
+            FactBody::SettingsChanged(changed) => {
+                let changed = (**changed).clone();
+                self.model = changed.model.or_else(|| self.model.take());
+                self.effort = changed.effort.or_else(|| self.effort.take());
+                self.cwd = changed.cwd.unwrap_or_else(|| std::mem::take(&mut self.cwd));
+                self.roots = changed.roots.unwrap_or_else(|| std::mem::take(&mut self.roots));
+                self.options.extend(changed.options);
+            }
+            FactBody::AgentSession { id } => self.agent_session = Some(id.clone()),
+            FactBody::Usage(usage) => self.usage = Some(*usage),
+            FactBody::QueueChanged(queue) => self.queue = Some(queue.clone()),
+            FactBody::PermissionResolved(resolved) => {
+                if let Some(rule) = &resolved.kept_rule
+                    && !self.rules.contains(rule)
+                {
+                    self.rules.push(rule.clone());
+                }
+            }
+            FactBody::Archived { archived } => self.archived = *archived,
+            FactBody::WorktreeDiscarded(_) => self.worktree_discarded = true,
+            FactBody::SessionCreated(_)
+            | FactBody::AgentText(_)
+            | FactBody::AgentThought(_)
+            | FactBody::ToolCall(_)
+            | FactBody::ToolOutput(_)
+            | FactBody::Plan(_)
+            | FactBody::PermissionRequested(_)
+            | FactBody::TurnDiff(_)
+            | FactBody::ContextCompaction(_)
+            | FactBody::Warning(_)
+            | FactBody::Reverted(_) => {}
+        }
+    }
+
+    /// The directories that belong to the session: its cwd and the additional roots.
+    #[must_use]
+    pub fn all_roots(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.cwd).chain(&self.roots).cloned().collect()
+    }
 }
