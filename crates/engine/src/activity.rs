@@ -70,7 +70,11 @@ fn open_parts(now: &Activity) -> Option<(TurnId, Option<String>, Vec<PendingInpu
     }
 }
 
-fn running_or_waiting(turn_id: TurnId, prompt_request_id: Option<String>, pending: Vec<PendingInput>) -> ActivityState {
+fn running_or_waiting(
+    turn_id: TurnId,
+    prompt_request_id: Option<String>,
+    pending: Vec<PendingInput>,
+) -> ActivityState {
     if pending.is_empty() {
         ActivityState::Running { turn_id, prompt_request_id }
     } else {

@@ -69,7 +69,11 @@ fn block_in(block: ops::DocBlock) -> facts::DocBlock {
             text,
             elements: elements
                 .into_iter()
-                .map(|span| facts::TextSpan { start: span.start, end: span.end, placeholder: span.placeholder })
+                .map(|span| facts::TextSpan {
+                    start: span.start,
+                    end: span.end,
+                    placeholder: span.placeholder,
+                })
                 .collect(),
         },
         ops::DocBlock::Skill { skill_id, params, path } => facts::DocBlock::Skill { skill_id, params, path },
@@ -124,7 +128,9 @@ fn block_out(block: facts::DocBlock) -> ops::DocBlock {
 
 /// Additional context of a turn, from the wire.
 #[must_use]
-pub fn context_in(entries: BTreeMap<String, ops::ContextEntry>) -> BTreeMap<String, facts::AdditionalContext> {
+pub fn context_in(
+    entries: BTreeMap<String, ops::ContextEntry>,
+) -> BTreeMap<String, facts::AdditionalContext> {
     let context = |entry: ops::ContextEntry| facts::AdditionalContext {
         value: entry.value,
         untrusted: entry.kind == ops::ContextKind::Untrusted,

@@ -105,7 +105,8 @@ pub fn rule_to_keep(subject: Subject<'_>) -> Option<SessionRule> {
     match class(subject.kind) {
         Class::Executes => Some(SessionRule::Command { command: subject.command?.to_owned() }),
         Class::Edits => {
-            let root = subject.roots.iter().find(|root| inside(subject.locations, std::slice::from_ref(root)))?;
+            let root =
+                subject.roots.iter().find(|root| inside(subject.locations, std::slice::from_ref(root)))?;
             Some(SessionRule::Edits { root: root.clone() })
         }
         Class::Reads | Class::Unclear => None,
@@ -155,8 +156,18 @@ mod tests {
     use super::*;
 
     const KINDS: [Option<&str>; 12] = [
-        Some("read"), Some("search"), Some("fetch"), Some("think"), Some("edit"), Some("delete"), Some("move"),
-        Some("execute"), Some("switch_mode"), Some("other"), Some("provider_magic"), None,
+        Some("read"),
+        Some("search"),
+        Some("fetch"),
+        Some("think"),
+        Some("edit"),
+        Some("delete"),
+        Some("move"),
+        Some("execute"),
+        Some("switch_mode"),
+        Some("other"),
+        Some("provider_magic"),
+        None,
     ];
     const MODES: [Mode; 3] = [Mode::Ask, Mode::AcceptEdits, Mode::Yolo];
     const SANDBOXES: [Sandbox; 3] = [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::DangerFullAccess];
@@ -191,7 +202,9 @@ mod tests {
         for mode in MODES {
             for sandbox in SANDBOXES {
                 for kind in KINDS {
-                    for (locations, near) in [(at("/repo/a"), true), (at("/etc/a"), false), (Vec::new(), false)] {
+                    for (locations, near) in
+                        [(at("/repo/a"), true), (at("/etc/a"), false), (Vec::new(), false)]
+                    {
                         let got = verdict(mode, sandbox, kind, &locations);
                         let edit = matches!(kind, Some("edit" | "delete" | "move"));
                         let reads = matches!(kind, Some("read" | "search" | "fetch" | "think"));
@@ -202,7 +215,9 @@ mod tests {
                             (Sandbox::WorkspaceWrite, Mode::Yolo) if !clear || (edit && !near) => {
                                 Verdict::Reject(Rule::Unclear)
                             }
-                            (Sandbox::WorkspaceWrite, _) if !clear || (edit && !near) => Verdict::Ask(Rule::Unclear),
+                            (Sandbox::WorkspaceWrite, _) if !clear || (edit && !near) => {
+                                Verdict::Ask(Rule::Unclear)
+                            }
                             (_, Mode::Yolo) => Verdict::Allow(Rule::Mode),
                             (_, Mode::AcceptEdits) if edit => Verdict::Allow(Rule::Mode),
                             _ => Verdict::Ask(Rule::Mode),
@@ -219,7 +234,8 @@ mod tests {
         let roots = [PathBuf::from("/repo")];
         let rules = [SessionRule::Command { command: "cargo test".into() }];
         let ask = |command| {
-            let subject = Subject { kind: Some("execute"), command: Some(command), locations: &[], roots: &roots };
+            let subject =
+                Subject { kind: Some("execute"), command: Some(command), locations: &[], roots: &roots };
             decide(Policy::default(), subject, &rules)
         };
         assert_eq!(ask("cargo test"), Verdict::Allow(Rule::SessionRule));

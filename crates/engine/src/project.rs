@@ -1,7 +1,8 @@
 //! The Op/Event projections: a fact or signal as an `Event`, a fact as a transcript entry. Pure.
 
 use signalbox_facts::{
-    AgentText, Committed, ConfigValue, Fact, FactBody, PlanEntry, Signal, SignalBody, ToolCall, TurnEnded, TurnStatus,
+    AgentText, Committed, ConfigValue, Fact, FactBody, PlanEntry, Signal, SignalBody, ToolCall, TurnEnded,
+    TurnStatus,
 };
 use signalbox_protocol::ops::{self, Event, Part, Role, TranscriptEntry};
 
@@ -27,10 +28,15 @@ fn fact_event(fact: &Fact) -> Option<Event> {
             cwd: created.cwd.display().to_string(),
             project_path: Some(created.project_path.display().to_string()),
             worktree_path: created.worktree.as_ref().map(|worktree| worktree.path.display().to_string()),
-            worktree_baseline: created.worktree.as_ref().map(|worktree| convert::baseline_out(&worktree.baseline)),
+            worktree_baseline: created
+                .worktree
+                .as_ref()
+                .map(|worktree| convert::baseline_out(&worktree.baseline)),
             request_id: created.request_id.clone(),
         },
-        FactBody::TitleChanged(changed) => Event::SessionTitleChanged { session, title: changed.title.clone() },
+        FactBody::TitleChanged(changed) => {
+            Event::SessionTitleChanged { session, title: changed.title.clone() }
+        }
         FactBody::Activity(activity) => {
             Event::SessionActivityChanged { session, activity: convert::activity_out(activity) }
         }

@@ -1,0 +1,450 @@
+//! From an agent's updates to the facts of items: which item a chunk belongs to, what a tool call has become. Pure.
+//!
+//! The same rules that close an item here close it in the thread view: a message ends where another item starts, and
+//! never by output or updates of a tool call that is already there.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use signalbox_agents::{Content, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch};
+use signalbox_facts::{
+    AgentText, CompactionStatus, ContextCompaction, Fact, FactBody, FileDiff, ItemKind, Location, Plan, Seq,
+    ToolCall, ToolContent, ToolOutcome, ToolOutput, ToolStatus, TurnId,
+};
+
+use crate::batch::{Batch, Item};
+use crate::diff::{file_diff, floor};
+use crate::output::{Output, Piece};
+
+const MAX_TITLE_BYTES: usize = 512;
+const MAX_COMMAND_BYTES: usize = 16 << 10;
+const MAX_RAW_INPUT_BYTES: usize = 16 << 10;
+const MAX_CONTENT_BYTES: usize = 128 << 10;
+const MAX_LOCATIONS: usize = 256;
+const MAX_DIFFS: usize = 256;
+
+/// The items of one turn.
+#[derive(Debug, Default)]
+pub struct Items {
+    cwd: PathBuf,
+    text: Option<OpenText>,
+    plan: Option<(Seq, Plan)>,
+    tools: HashMap<String, Tool>,
+    /// Ids in the order of their first mention, so that closing is in order.
+    order: Vec<String>,
+    compactions: HashMap<String, Seq>,
+    output: bool,
+}
+
+#[derive(Debug)]
+struct OpenText {
+    thought: bool,
+    agent_id: Option<String>,
+    item: Seq,
+}
+
+#[derive(Debug)]
+struct Tool {
+    /// The item, once the call is shown.
+    item: Option<Seq>,
+    call: ToolCall,
+    output: Output,
+    /// Whether output came as such; then texts among the content are not output.
+    streamed: bool,
+    declined: bool,
+}
+
+impl Items {
+    /// The items of a new turn in this directory.
+    #[must_use]
+    pub fn new(cwd: PathBuf) -> Self {
+        Self { cwd, ..Self::default() }
+    }
+
+    /// A chunk of an answer or a thought.
+    pub fn text(&mut self, batch: &mut Batch, turn: TurnId, thought: bool, chunk: TextChunk) {
+        if chunk.text.is_empty() {
+            return;
+        }
+        self.output = true;
+        let open = self.text.as_ref().filter(|open| {
+            open.thought == thought
+                && (open.agent_id == chunk.message_id
+                    || open.agent_id.is_none()
+                    || chunk.message_id.is_none())
+        });
+        let (item, seq) = match open {
+            Some(open) => (Item::Of(open.item), open.item),
+            None => (Item::New, batch.next_seq()),
+        };
+        let text = AgentText { message_id: format!("m{seq}"), text: chunk.text };
+        let body = if thought { FactBody::AgentThought(text) } else { FactBody::AgentText(text) };
+        batch.push(Some(turn), item, body);
+        if item == Item::New {
+            self.text = Some(OpenText { thought, agent_id: chunk.message_id, item: seq });
+        }
+    }
+
+    /// A piece of an answer that is no text, shown as what text can say of it.
+    pub fn content(
+        &mut self,
+        batch: &mut Batch,
+        turn: TurnId,
+        message_id: Option<String>,
+        content: &Content,
+    ) {
+        let text = describe(content);
+        self.text(batch, turn, false, TextChunk { message_id, text });
+    }
+
+    /// Ends the message or thought that is open: what follows is a new item.
+    pub fn break_text(&mut self) {
+        self.text = None;
+    }
+
+    /// A plan, whole.
+    pub fn plan(&mut self, batch: &mut Batch, turn: TurnId, patch: PlanPatch) {
+        let plan = Plan { entries: patch.entries, markdown: patch.markdown };
+        let item = match &self.plan {
+            Some((_, last)) if *last == plan => return,
+            Some((item, _)) => Item::Of(*item),
+            None if plan.entries.is_empty() && plan.markdown.is_none() => return,
+            None => Item::New,
+        };
+        let seq = batch.push(Some(turn), item, FactBody::Plan(plan.clone()));
+        if item == Item::New {
+            self.text = None;
+            self.output = true;
+        }
+        let first = if let Item::Of(first) = item { first } else { seq };
+        self.plan = Some((first, plan));
+    }
+
+    /// The agent compacts its context.
+    pub fn compaction(&mut self, batch: &mut Batch, turn: TurnId, id: String, status: CompactionStatus) {
+        let body = FactBody::ContextCompaction(ContextCompaction { id: id.clone(), status });
+        match self.compactions.get(&id) {
+            Some(&item) => {
+                batch.push(Some(turn), Item::Of(item), body);
+            }
+            None => {
+                let item = batch.push(Some(turn), Item::New, body);
+                self.text = None;
+                self.compactions.insert(id, item);
+            }
+        }
+    }
+
+    /// A tool call began or changed. `asked` is true when a permission request speaks of it: then it is shown even
+    /// without a kind.
+    pub fn tool(&mut self, batch: &mut Batch, turn: TurnId, patch: ToolPatch, asked: bool) {
+        let id = patch.id.clone();
+        if self.tools.get(&id).is_some_and(|tool| begins_anew(tool, &patch)) {
+            self.tools.remove(&id);
+            self.order.retain(|known| *known != id);
+        }
+        let tool = self.tools.entry(id.clone()).or_insert_with(|| {
+            self.order.push(id.clone());
+            Tool::new(id)
+        });
+        self.output = true;
+        let before = tool.call.clone();
+        let mut pieces = Vec::new();
+        tool.merge(patch, &self.cwd, &mut pieces);
+        let ready =
+            asked || tool.call.kind.is_some() || !tool.output.is_empty() || tool.call.status.is_final();
+        if tool.item.is_none() && !ready {
+            return;
+        }
+        if tool.call.status.is_final() {
+            pieces.extend(tool.output.finish());
+        }
+        let mut changed = tool.call != before || tool.call.diffs.is_some() || tool.call.content.is_some();
+        if tool.item.is_none() {
+            self.text = None;
+            let mut call = tool.call.clone();
+            call.item = item_kind(&call);
+            tool.call.item = call.item;
+            // What has output must be open while it comes.
+            changed = call.status.is_final() && !pieces.is_empty();
+            if changed {
+                call.status = ToolStatus::InProgress;
+                call.outcome = None;
+                call.exit_code = None;
+            }
+            tool.item = Some(batch.push(Some(turn), Item::New, FactBody::ToolCall(Box::new(call))));
+        }
+        let Some(item) = tool.item else { return };
+        for piece in pieces {
+            let (text, replace) = match piece {
+                Piece::Append(text) => (text, false),
+                Piece::Replace(text) => (text, true),
+            };
+            let body = FactBody::ToolOutput(ToolOutput { id: tool.call.id.clone(), text, replace });
+            batch.push(Some(turn), Item::Of(item), body);
+        }
+        if changed {
+            batch.push(Some(turn), Item::Of(item), FactBody::ToolCall(Box::new(tool.call.clone())));
+        }
+        // From here on `None` means unchanged.
+        tool.call.diffs = None;
+        tool.call.content = None;
+        tool.call.raw_input = None;
+    }
+
+    /// The permission of a call was declined: however the agent closes it, that is its outcome.
+    pub fn declined(&mut self, id: &str) {
+        if let Some(tool) = self.tools.get_mut(id) {
+            tool.declined = true;
+        }
+    }
+
+    /// Closes every call that is still open.
+    pub fn close_open(&mut self, batch: &mut Batch, turn: TurnId, outcome: ToolOutcome) {
+        for id in &self.order {
+            let Some(tool) = self.tools.get_mut(id) else { continue };
+            if tool.call.status.is_final() {
+                continue;
+            }
+            tool.call.status = ToolStatus::Failed;
+            tool.call.outcome = Some(if tool.declined { ToolOutcome::Declined } else { outcome });
+            let item = tool.item.map_or(Item::New, Item::Of);
+            if item == Item::New {
+                tool.call.item = item_kind(&tool.call);
+            } else if let Some(Piece::Append(text)) = tool.output.finish() {
+                let body = FactBody::ToolOutput(ToolOutput { id: id.clone(), text, replace: false });
+                batch.push(Some(turn), item, body);
+            }
+            let seq = batch.push(Some(turn), item, FactBody::ToolCall(Box::new(tool.call.clone())));
+            tool.item.get_or_insert(seq);
+        }
+        self.text = None;
+    }
+
+    /// Whether a call that is shown is still open.
+    #[must_use]
+    pub fn has_open_tool(&self) -> bool {
+        self.tools.values().any(|tool| tool.item.is_some() && !tool.call.status.is_final())
+    }
+
+    /// Whether the agent has said or done anything in this turn.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        self.output
+    }
+
+    /// What is known of a call.
+    #[must_use]
+    pub fn call(&self, id: &str) -> Option<(&ToolCall, Option<Seq>)> {
+        self.tools.get(id).map(|tool| (&tool.call, tool.item))
+    }
+}
+
+/// The calls that a turn's facts leave open, with their items, in order.
+#[must_use]
+pub fn open_calls(facts: &[Fact]) -> Vec<(Seq, ToolCall)> {
+    let mut open: Vec<(Seq, ToolCall)> = Vec::new();
+    for fact in facts {
+        let (Some(item), FactBody::ToolCall(call)) = (fact.item_seq, &fact.body) else { continue };
+        open.retain(|(other, _)| *other != item);
+        if !call.status.is_final() {
+            open.push((item, ToolCall { diffs: None, content: None, raw_input: None, ..(**call).clone() }));
+        }
+    }
+    open.sort_by_key(|(item, _)| *item);
+    open
+}
+
+impl Tool {
+    fn new(id: String) -> Self {
+        Self {
+            item: None,
+            call: ToolCall {
+                title: "Tool call".to_owned(),
+                id,
+                item: ItemKind::DynamicToolCall,
+                kind: None,
+                status: ToolStatus::Pending,
+                outcome: None,
+                agent_input: None,
+                command: None,
+                cwd: None,
+                exit_code: None,
+                locations: Vec::new(),
+                mcp: None,
+                diffs: None,
+                content: None,
+                raw_input: None,
+                error: None,
+            },
+            output: Output::default(),
+            streamed: false,
+            declined: false,
+        }
+    }
+
+    fn merge(&mut self, patch: ToolPatch, cwd: &Path, pieces: &mut Vec<Piece>) {
+        let call = &mut self.call;
+        if let Some(title) = patch.title.filter(|title| !title.trim().is_empty()) {
+            call.title = cut(title, MAX_TITLE_BYTES);
+        }
+        // An agent that falls back to `other` does not take back what it said before.
+        if let Some(kind) = patch.kind.filter(|kind| call.kind.is_none() || kind != "other") {
+            call.kind = Some(kind);
+        }
+        call.mcp = patch.mcp.or_else(|| call.mcp.take());
+        call.command = patch.command.map(|text| cut(text, MAX_COMMAND_BYTES)).or_else(|| call.command.take());
+        call.cwd = patch.cwd.map(|path| cwd.join(path)).or_else(|| call.cwd.take());
+        call.exit_code = patch.exit_code.or(call.exit_code);
+        if let Some(locations) = patch.locations {
+            let absolute = |location: Location| Location { path: cwd.join(location.path), ..location };
+            call.locations = locations.into_iter().take(MAX_LOCATIONS).map(absolute).collect();
+        }
+        if let Some(raw_input) = patch.raw_input.filter(|value| !value.is_null()) {
+            call.raw_input = Some(bounded(raw_input));
+        }
+        if let Some(output) = patch.output {
+            self.streamed = true;
+            pieces.extend(match output {
+                OutputPatch::Append(text) => self.output.append(&text),
+                OutputPatch::Replace(text) => self.output.replace(&text),
+            });
+        }
+        if let Some(parts) = patch.content {
+            self.take_parts(parts, cwd, pieces);
+        }
+        self.take_status(patch.status, patch.cancelled);
+        let call = &mut self.call;
+        if is_command(call) {
+            if call.cwd.is_none() {
+                call.cwd = Some(cwd.to_owned());
+            }
+            if call.command.is_none() {
+                call.command = Some(call.title.clone());
+            }
+        }
+    }
+
+    fn take_status(&mut self, status: Option<ToolStatus>, cancelled: bool) {
+        let call = &mut self.call;
+        let Some(status) = status else { return };
+        let regress = call.status.is_final() && !status.is_final()
+            || call.status == ToolStatus::InProgress && status == ToolStatus::Pending;
+        if regress {
+            return;
+        }
+        call.status = status;
+        if status.is_final() && self.declined {
+            call.status = ToolStatus::Failed;
+            call.outcome = Some(ToolOutcome::Declined);
+        } else if cancelled {
+            call.outcome = Some(ToolOutcome::Interrupted);
+        } else if call.outcome == Some(ToolOutcome::Unfinished)
+            || call.outcome == Some(ToolOutcome::Interrupted)
+        {
+            // A late update knows better than our closing.
+            call.outcome = None;
+        }
+    }
+
+    fn take_parts(&mut self, parts: Vec<ToolPart>, cwd: &Path, pieces: &mut Vec<Piece>) {
+        let delete = self.call.kind.as_deref() == Some("delete");
+        let mut diffs: Vec<FileDiff> = Vec::new();
+        let mut texts = String::new();
+        let mut content = Vec::new();
+        for part in parts {
+            match part {
+                ToolPart::Diff { path, old_text, new_text } if diffs.len() < MAX_DIFFS => {
+                    diffs.push(file_diff(cwd.join(path), old_text.as_deref(), &new_text, delete));
+                }
+                ToolPart::Content(Content::Text(text)) if is_command(&self.call) => texts.push_str(&text),
+                ToolPart::Content(one) => content.push(tool_content(one)),
+                ToolPart::Unknown(value) => {
+                    content.push(ToolContent::Text { text: bounded(value).to_string() })
+                }
+                ToolPart::Diff { .. } | ToolPart::Terminal { .. } => {}
+            }
+        }
+        if !diffs.is_empty() {
+            if self.call.locations.is_empty() {
+                self.call.locations =
+                    diffs.iter().map(|diff| Location { path: diff.path.clone(), line: None }).collect();
+            }
+            self.call.diffs = Some(diffs);
+        }
+        if !texts.is_empty() && !self.streamed {
+            pieces.extend(self.output.replace(&texts));
+        }
+        if !content.is_empty() {
+            self.call.content = Some(content);
+        }
+    }
+}
+
+/// Whether a patch for a call that has ended announces another call under the same id.
+fn begins_anew(tool: &Tool, patch: &ToolPatch) -> bool {
+    tool.call.status.is_final()
+        && patch.status.is_some_and(|status| !status.is_final())
+        && (patch.title.is_some() || patch.kind.is_some() || patch.raw_input.is_some())
+}
+
+fn is_command(call: &ToolCall) -> bool {
+    call.kind.as_deref() == Some("execute") && call.mcp.is_none()
+}
+
+fn item_kind(call: &ToolCall) -> ItemKind {
+    match call.kind.as_deref() {
+        _ if call.mcp.is_some() => ItemKind::McpToolCall,
+        Some("execute") => ItemKind::CommandExecution,
+        Some("edit" | "delete" | "move") => ItemKind::FileChange,
+        _ => ItemKind::DynamicToolCall,
+    }
+}
+
+fn tool_content(content: Content) -> ToolContent {
+    match content {
+        Content::Image { mime, data, uri } => ToolContent::Image {
+            url: uri.unwrap_or_else(|| {
+                if data.len() <= MAX_CONTENT_BYTES {
+                    format!("data:{mime};base64,{data}")
+                } else {
+                    String::new()
+                }
+            }),
+        },
+        Content::Link { uri, name } => ToolContent::Link { uri, name },
+        other => ToolContent::Text { text: cut(describe(&other), MAX_CONTENT_BYTES) },
+    }
+}
+
+/// What text can say of a piece of content.
+fn describe(content: &Content) -> String {
+    match content {
+        Content::Text(text) => text.clone(),
+        Content::Image { mime, data, uri: None } => format!("[image, {mime}, {} bytes]", data.len() / 4 * 3),
+        Content::Image { uri: Some(uri), .. } => format!("![image]({uri})"),
+        Content::Audio { mime, data } => format!("[audio, {mime}, {} bytes]", data.len() / 4 * 3),
+        Content::Link { uri, name } => format!("[{name}]({uri})"),
+        Content::Resource { uri, text } => text.clone().unwrap_or_else(|| format!("[resource {uri}]")),
+        Content::Unknown(value) => bounded(value.clone()).to_string(),
+    }
+}
+
+/// A JSON value, or a note that it was too large.
+fn bounded(value: Value) -> Value {
+    let length = value.to_string().len();
+    if length <= MAX_RAW_INPUT_BYTES { value } else { json!({ "omitted_bytes": length }) }
+}
+
+fn cut(mut text: String, bytes: usize) -> String {
+    if text.len() > bytes {
+        text.truncate(floor(&text, bytes));
+        text.push('\u{2026}');
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "items_tests.rs"]
+mod tests;

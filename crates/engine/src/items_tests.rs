@@ -1,0 +1,198 @@
+//! Stories of agents' updates and the facts they become.
+
+use std::fmt::Write as _;
+
+use super::*;
+use signalbox_facts::{Committed, PlanEntry, PlanStatus, SessionId};
+use uuid::Uuid;
+
+struct Story {
+    items: Items,
+    batch: Batch,
+    turn: TurnId,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self {
+            items: Items::new("/repo".into()),
+            batch: Batch::new(SessionId(Uuid::nil()), 0, 0),
+            turn: TurnId(Uuid::nil()),
+        }
+    }
+
+    fn says(&mut self, text: &str) -> &mut Self {
+        let chunk = TextChunk { message_id: None, text: text.into() };
+        self.items.text(&mut self.batch, self.turn, false, chunk);
+        self
+    }
+
+    fn thinks(&mut self, text: &str) -> &mut Self {
+        let chunk = TextChunk { message_id: None, text: text.into() };
+        self.items.text(&mut self.batch, self.turn, true, chunk);
+        self
+    }
+
+    fn tool(&mut self, patch: ToolPatch) -> &mut Self {
+        self.items.tool(&mut self.batch, self.turn, patch, false);
+        self
+    }
+
+    /// `seq item: what`, a line a fact.
+    fn facts(self) -> String {
+        let mut lines = String::new();
+        for committed in self.batch.seal().1 {
+            let Committed::Fact(fact) = committed else { continue };
+            let what = match &fact.body {
+                FactBody::AgentText(text) => format!("says {:?}", text.text),
+                FactBody::AgentThought(text) => format!("thinks {:?}", text.text),
+                FactBody::ToolOutput(output) => {
+                    format!("{} {:?}", if output.replace { "output is" } else { "output" }, output.text)
+                }
+                FactBody::ToolCall(call) => {
+                    let outcome = call.outcome.map(|outcome| format!(" {outcome:?}")).unwrap_or_default();
+                    format!("{:?} {:?} {:?}{outcome}", call.item, call.title, call.status)
+                }
+                FactBody::Plan(plan) => format!("plan of {}", plan.entries.len()),
+                other => other.kind().to_owned(),
+            };
+            writeln!(lines, "{} i{}: {what}", fact.seq, fact.item_seq.unwrap()).unwrap();
+        }
+        lines
+    }
+}
+
+fn patch(id: &str) -> ToolPatch {
+    ToolPatch { id: id.into(), ..ToolPatch::default() }
+}
+
+fn command(id: &str, status: ToolStatus) -> ToolPatch {
+    ToolPatch { title: Some("ls".into()), kind: Some("execute".into()), status: Some(status), ..patch(id) }
+}
+
+fn output(id: &str, text: &str) -> ToolPatch {
+    ToolPatch { output: Some(OutputPatch::Append(text.into())), ..patch(id) }
+}
+
+#[test]
+fn a_message_ends_where_another_item_starts_but_not_at_output() {
+    let mut story = Story::new();
+    story.thinks("hm").says("Hel").says("lo").tool(command("t", ToolStatus::InProgress)).says("Now ");
+    story
+        .tool(output("t", "a\n"))
+        .says("see.")
+        .tool(ToolPatch { status: Some(ToolStatus::Completed), ..patch("t") });
+    assert_eq!(
+        story.facts(),
+        "1 i1: thinks \"hm\"\n\
+         2 i2: says \"Hello\"\n\
+         3 i3: CommandExecution \"ls\" InProgress\n\
+         4 i4: says \"Now \"\n\
+         5 i3: output \"a\\n\"\n\
+         6 i4: says \"see.\"\n\
+         7 i3: CommandExecution \"ls\" Completed\n"
+    );
+}
+
+#[test]
+fn a_call_without_a_kind_is_held_back_until_it_has_one() {
+    let mut story = Story::new();
+    story.tool(ToolPatch { title: Some("run_terminal_command".into()), ..patch("t") });
+    assert!(story.batch.is_empty());
+    story.tool(ToolPatch { kind: Some("execute".into()), title: Some("git log".into()), ..patch("t") });
+    assert_eq!(story.facts(), "1 i1: CommandExecution \"git log\" Pending\n");
+}
+
+#[test]
+fn a_call_that_comes_whole_is_open_while_its_output_comes() {
+    let mut story = Story::new();
+    story.tool(ToolPatch {
+        output: Some(OutputPatch::Append("out".into())),
+        ..command("t", ToolStatus::Completed)
+    });
+    assert_eq!(
+        story.facts(),
+        "1 i1: CommandExecution \"ls\" InProgress\n\
+         2 i1: output \"out\"\n\
+         3 i1: CommandExecution \"ls\" Completed\n"
+    );
+}
+
+#[test]
+fn output_repeated_as_content_shows_only_what_is_new() {
+    let mut story = Story::new();
+    let text = |text: &str| Some(vec![ToolPart::Content(Content::Text(text.into()))]);
+    story.tool(command("t", ToolStatus::InProgress));
+    for so_far in ["a\n", "a\nb\n", "a\nb\n"] {
+        story.tool(ToolPatch { content: text(so_far), ..patch("t") });
+    }
+    assert_eq!(story.facts(), "1 i1: CommandExecution \"ls\" InProgress\n2 i1: output \"a\\nb\\n\"\n");
+}
+
+#[test]
+fn status_does_not_go_back_and_repetitions_are_no_facts() {
+    let mut story = Story::new();
+    story.tool(command("t", ToolStatus::InProgress)).tool(command("t", ToolStatus::Pending));
+    story.tool(ToolPatch { kind: Some("other".into()), ..patch("t") });
+    assert_eq!(story.facts(), "1 i1: CommandExecution \"ls\" InProgress\n");
+}
+
+#[test]
+fn an_id_may_come_back_for_another_call() {
+    let mut story = Story::new();
+    story.tool(command("t", ToolStatus::Completed)).tool(command("t", ToolStatus::Pending));
+    assert_eq!(
+        story.facts(),
+        "1 i1: CommandExecution \"ls\" Completed\n2 i2: CommandExecution \"ls\" Pending\n"
+    );
+}
+
+#[test]
+fn a_declined_call_is_declined_however_the_agent_closes_it() {
+    let mut story = Story::new();
+    story.tool(command("a", ToolStatus::Pending)).tool(command("b", ToolStatus::Pending));
+    story.items.declined("a");
+    story.items.declined("b");
+    story.tool(ToolPatch { status: Some(ToolStatus::Completed), ..patch("a") });
+    story.items.close_open(&mut story.batch, story.turn, ToolOutcome::Unfinished);
+    assert!(!story.items.has_open_tool());
+    assert_eq!(
+        story.facts(),
+        "1 i1: CommandExecution \"ls\" Pending\n\
+         2 i2: CommandExecution \"ls\" Pending\n\
+         3 i1: CommandExecution \"ls\" Failed Declined\n\
+         4 i2: CommandExecution \"ls\" Failed Declined\n"
+    );
+}
+
+#[test]
+fn what_was_held_back_is_shown_when_the_turn_ends() {
+    let mut story = Story::new();
+    story.tool(ToolPatch { title: Some("thing".into()), ..patch("t") });
+    story.items.close_open(&mut story.batch, story.turn, ToolOutcome::Unfinished);
+    assert_eq!(story.facts(), "1 i1: DynamicToolCall \"thing\" Failed Unfinished\n");
+}
+
+#[test]
+fn a_diff_makes_a_file_change_with_locations() {
+    let mut story = Story::new();
+    let diff = ToolPart::Diff { path: "a.txt".into(), old_text: None, new_text: "x\n".into() };
+    story.tool(ToolPatch { kind: Some("edit".into()), content: Some(vec![diff]), ..patch("t") });
+    let (call, _) = story.items.call("t").unwrap();
+    assert_eq!(call.locations[0].path, PathBuf::from("/repo/a.txt"));
+    assert_eq!(call.diffs, None, "kept in the fact, not in memory");
+    assert_eq!(story.facts(), "1 i1: FileChange \"Tool call\" Pending\n");
+}
+
+#[test]
+fn an_unchanged_plan_is_no_fact() {
+    let mut story = Story::new();
+    let plan = || PlanPatch {
+        entries: vec![PlanEntry { content: "do".into(), priority: None, status: PlanStatus::Pending }],
+        ..PlanPatch::default()
+    };
+    story.items.plan(&mut story.batch, story.turn, plan());
+    story.items.plan(&mut story.batch, story.turn, plan());
+    story.items.plan(&mut story.batch, story.turn, PlanPatch::default());
+    assert_eq!(story.facts(), "1 i1: plan of 1\n2 i1: plan of 0\n");
+}
