@@ -26,7 +26,12 @@ pub enum Op {
         request_id: Option<String>,
     },
     /// Interrupt the current turn and drain its pending inputs.
-    Cancel { session: String },
+    Cancel {
+        session: String,
+        /// Only if this turn is the open one; absent: whichever is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<String>,
+    },
     /// Answer a permission request.
     AnswerPermission {
         session: String,
@@ -34,6 +39,12 @@ pub enum Op {
         /// One of the advertised option ids; `null` (written) or absent cancels.
         #[serde(default)]
         option_id: Option<String>,
+        /// With an allowing option: keep a rule, so that the same is allowed for the rest of the session.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        for_session: bool,
+        /// With a rejecting option: what to tell the agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
     },
     /// Answer a question with fields.
     AnswerElicitation { session: String, request_id: String, answer: ElicitationAnswer },
@@ -364,7 +375,7 @@ impl Op {
             Self::NewSession(_) => None,
             Self::TurnInput(input) => Some(&input.session),
             Self::Prompt { session, .. }
-            | Self::Cancel { session }
+            | Self::Cancel { session, .. }
             | Self::AnswerPermission { session, .. }
             | Self::AnswerElicitation { session, .. }
             | Self::SetExecutionPolicy { session, .. }
