@@ -3,4 +3,7 @@
 //! Plain data with serde and schemars derives: no I/O, no rules, nothing that only the server knows. Names and shapes are
 //! a contract with programs written elsewhere, so a field here is added, never renamed and never removed.
 
+pub mod app;
 pub mod ops;
+
+mod lenient;

@@ -1,0 +1,51 @@
+//! The app-server API: methods, notifications and server requests, as JSON-RPC params and results.
+//!
+//! Names and shapes are those of Codex app-server v2, so that its clients work unmodified; what is ours beyond it is marked
+//! *Ext* and is always something such a client ignores. Rules that hold for every type here:
+//! - Unknown fields are ignored, and `null` reads as absence.
+//! - Results and notifications write a field that has no value as `null`; *Ext* fields without a value are omitted, unless
+//!   their documentation says otherwise.
+//! - Times of threads and turns are Unix seconds; whatever ends in `Ms` is milliseconds.
+
+mod account;
+mod approval;
+mod config;
+mod elicitation;
+mod initialize;
+mod input;
+mod item;
+mod listing;
+mod message;
+pub mod method;
+mod model;
+mod notification;
+mod policy;
+mod provider;
+mod server;
+mod settings;
+mod thread;
+mod thread_methods;
+mod turn;
+mod turn_methods;
+mod usage;
+
+pub use account::*;
+pub use approval::*;
+pub use config::*;
+pub use elicitation::*;
+pub use initialize::*;
+pub use input::*;
+pub use item::*;
+pub use listing::*;
+pub use message::*;
+pub use model::*;
+pub use notification::*;
+pub use policy::*;
+pub use provider::*;
+pub use server::*;
+pub use settings::*;
+pub use thread::*;
+pub use thread_methods::*;
+pub use turn::*;
+pub use turn_methods::*;
+pub use usage::*;
