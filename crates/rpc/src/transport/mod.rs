@@ -1,0 +1,61 @@
+//! Transports: how frames come in and go out. Nothing here knows what is in a frame.
+
+mod lines;
+mod memory;
+mod stdio;
+mod unix;
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::outbox::OutboxReader;
+use crate::peer::CloseReason;
+
+pub use lines::{LineDecoder, Lines};
+pub use memory::{Memory, MemoryClient, MemoryError, memory};
+pub use stdio::Stdio;
+pub use unix::UnixDoor;
+
+/// What a source yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Received {
+    /// One frame, without its line end; may be blank.
+    Frame(Bytes),
+    /// A frame that was larger than the limit and is not kept.
+    TooLarge,
+}
+
+/// What a transport must keep to.
+#[derive(Debug, Clone, Copy)]
+pub struct TransportLimits {
+    /// Largest frame that is read, in bytes.
+    pub max_frame_bytes: usize,
+    /// How long a write may make no progress; `None`: as long as it takes.
+    pub stall_grace: Option<Duration>,
+}
+
+/// The incoming half of a transport.
+pub trait Source: Send {
+    /// The next frame; `None` when the other side has closed.
+    ///
+    /// # Errors
+    /// When reading fails; the connection then ends.
+    fn next(&mut self) -> impl Future<Output = io::Result<Option<Received>>> + Send;
+}
+
+/// A way to a client, not yet in use.
+pub trait Transport: Send + 'static {
+    /// The incoming half.
+    type Source: Source;
+
+    /// Begins: gives the incoming half, and the future that writes what comes out of `outbox` until that ends
+    /// (`Ok`) or writing fails or stalls (`Err`).
+    fn open(
+        self,
+        outbox: OutboxReader,
+        limits: TransportLimits,
+    ) -> (Self::Source, impl Future<Output = Result<(), CloseReason>> + Send);
+}
