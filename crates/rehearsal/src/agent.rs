@@ -1,0 +1,587 @@
+//! The agent: reads the client's lines in order, answers its requests, and runs at most one turn a session.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+use crate::{
+    lines::{Line, Lines, MAX_LINE_BYTES},
+    memory::Memory,
+    options::{Options, Start},
+    outbox::Outbox,
+    peer::{
+        AUTH_REQUIRED, Answer, INTERNAL, INVALID_REQUEST, METHOD_NOT_FOUND, NOT_FOUND, PARSE_ERROR, Peer,
+        RpcError, answer_frame, update_frame,
+    },
+    play, script,
+    session::{Busy, Session},
+    turn::{ClientAbilities, Stop, Turn, tokens},
+    visit,
+};
+
+/// The version of ACP that is spoken.
+const PROTOCOL_VERSION: u64 = 1;
+/// How long the end may wait for turns, and then for the client to read the last lines.
+const LAST_MOMENTS: Duration = Duration::from_secs(1);
+const PAGE: usize = 50;
+const MAX_SESSIONS: usize = 1000;
+
+/// Why [`crate::serve`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// The input ended, or the client's end of the output is closed.
+    ClientLeft,
+    /// The directive `crash` asked for this exit code.
+    Crash(u8),
+    /// This signal asked the process to end.
+    Signal(u8),
+}
+
+impl Exit {
+    /// The exit code of a process that ends for this reason.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::ClientLeft => 0,
+            Self::Crash(code) => code,
+            Self::Signal(number) => 128 + number,
+        }
+    }
+}
+
+/// Serves one client; `stop` ends it early, with the number of a signal.
+pub(crate) async fn serve_until<R, W>(
+    input: R,
+    output: W,
+    options: Options,
+    stop: impl Future<Output = u8>,
+) -> Exit
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (outbox, write) = Outbox::new(output);
+    let writers = TaskTracker::new();
+    let broken = CancellationToken::new();
+    let writer = writers.spawn({
+        let broken = broken.clone();
+        async move {
+            if let Err(error) = write.await {
+                tracing::debug!(%error, "the output is broken");
+            }
+            broken.cancel();
+        }
+    });
+    let agent = Agent {
+        peer: Peer::new(outbox.clone()),
+        memory: Memory::new(options.state_dir),
+        start: options.start,
+        client: OnceLock::new(),
+        sessions: Mutex::default(),
+        turns: TaskTracker::new(),
+        closing: CancellationToken::new(),
+        crashed: CancellationToken::new(),
+        crash_code: OnceLock::new(),
+    };
+    let agent = Arc::new(agent);
+    if agent.start == Start::Garbage {
+        agent.garbage().await;
+    }
+
+    let mut lines = Lines::new(input, MAX_LINE_BYTES);
+    let reading = async {
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => agent.handle(line).await,
+                Ok(None) => return,
+                Err(error) => return tracing::warn!(%error, "the input cannot be read"),
+            }
+        }
+    };
+    let exit = tokio::select! {
+        biased;
+        () = agent.crashed.cancelled() => Exit::Crash(agent.crash_code.get().copied().unwrap_or(1)),
+        () = broken.cancelled() => Exit::ClientLeft,
+        number = stop => Exit::Signal(number),
+        () = reading => Exit::ClientLeft,
+    };
+
+    // A crash says what was said before it and nothing more; any other end lets the turns say that they end.
+    if matches!(exit, Exit::Crash(_)) {
+        outbox.flush(LAST_MOMENTS).await;
+        writer.abort();
+    }
+    agent.closing.cancel();
+    agent.turns.close();
+    if tokio::time::timeout(LAST_MOMENTS, agent.turns.wait()).await.is_err() {
+        tracing::warn!("a turn did not end in time");
+    }
+    if !matches!(exit, Exit::Crash(_)) {
+        outbox.flush(LAST_MOMENTS).await;
+        writer.abort();
+    }
+    exit
+}
+
+struct Agent {
+    peer: Peer,
+    memory: Memory,
+    start: Start,
+    /// Set by `initialize`.
+    client: OnceLock<ClientAbilities>,
+    sessions: Mutex<HashMap<String, Session>>,
+    turns: TaskTracker,
+    /// Ends everything.
+    closing: CancellationToken,
+    crashed: CancellationToken,
+    crash_code: OnceLock<u8>,
+}
+
+/// What a request is answered with, now or by a task of its own.
+enum Reply {
+    Now(Value),
+    /// Answered, then followed by updates of the session.
+    Then(Value, Vec<(String, Value)>),
+    Later,
+}
+
+type Handled = Result<Reply, RpcError>;
+
+impl Agent {
+    async fn handle(self: &Arc<Self>, line: Line) {
+        match &self.start {
+            Start::Hang => return,
+            Start::Garbage => return self.garbage().await,
+            _ => {}
+        }
+        let message = match line {
+            Line::TooLong => Err(RpcError::new(INVALID_REQUEST, "the line is longer than 64 MiB")),
+            Line::Text(line) if line.trim_ascii().is_empty() => return,
+            Line::Text(line) => serde_json::from_slice::<Value>(&line)
+                .map_err(|error| RpcError::new(PARSE_ERROR, format!("not JSON: {error}"))),
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => return self.answer(&Value::Null, Err(error)).await,
+        };
+        let method = message["method"].as_str();
+        let id = message.get("id");
+        match (method, id) {
+            (Some(method), Some(id)) if id.is_string() || id.is_number() => {
+                let params = message.get("params").unwrap_or(&Value::Null);
+                match self.request(method, id, params).await {
+                    Ok(Reply::Now(result)) => self.answer(id, Ok(result)).await,
+                    Ok(Reply::Then(result, updates)) => {
+                        self.answer(id, Ok(result)).await;
+                        for (session, update) in updates {
+                            // As in `answer`.
+                            let _ = self.peer.outbox.answer(update_frame(&session, &update)).await;
+                        }
+                    }
+                    Ok(Reply::Later) => {}
+                    Err(error) => self.answer(id, Err(error)).await,
+                }
+            }
+            (Some(method), None) => self.notification(method, &message["params"]),
+            (None, Some(id)) if message.get("result").is_some() || message.get("error").is_some() => {
+                self.peer.resolve(id, answer_of(&message));
+            }
+            _ => {
+                let error = RpcError::new(INVALID_REQUEST, "neither a request, a notification nor an answer");
+                self.answer(&Value::Null, Err(error)).await;
+            }
+        }
+    }
+
+    async fn request(self: &Arc<Self>, method: &str, id: &Value, params: &Value) -> Handled {
+        if method == "initialize" {
+            return self.initialize(id, params);
+        }
+        let Some(abilities) = self.client.get().copied() else {
+            return Err(RpcError::new(INVALID_REQUEST, format!("`{method}` before `initialize`")));
+        };
+        match method {
+            "authenticate" => Err(RpcError::params("there is nothing to log in to: no auth methods")),
+            "session/new" => self.new_session(params),
+            "session/load" => self.load(id, params),
+            "session/resume" => self.resume(params),
+            "session/list" => self.list(params),
+            "session/close" => self.close(id, params),
+            "session/prompt" => self.prompt(id, params, abilities),
+            "session/set_mode" => self.set_mode(params),
+            "session/set_config_option" => self.set_config_option(params),
+            _ => Err(RpcError::new(METHOD_NOT_FOUND, format!("method not found: {method}"))),
+        }
+    }
+
+    fn notification(&self, method: &str, params: &Value) {
+        let cancelled = match method {
+            "session/cancel" => params["sessionId"].as_str().and_then(|id| self.known(id)?.busy()),
+            "$/cancel_request" => {
+                let sessions: Vec<Session> = self.sessions.lock().values().cloned().collect();
+                sessions.iter().filter_map(Session::busy).find(|busy| busy.request == params["requestId"])
+            }
+            _ => {
+                tracing::debug!(method, "an unknown notification");
+                None
+            }
+        };
+        if let Some(busy) = cancelled {
+            busy.cancel.cancel();
+        }
+    }
+
+    fn initialize(self: &Arc<Self>, id: &Value, params: &Value) -> Handled {
+        if !params["protocolVersion"].is_u64() {
+            return Err(RpcError::params("`protocolVersion` must be an integer"));
+        }
+        let forms = params["clientCapabilities"]["elicitation"]["form"].is_object();
+        // A second `initialize` changes nothing; the answer is the same.
+        self.client.get_or_init(|| ClientAbilities { forms });
+        let result = json!({
+            "protocolVersion": PROTOCOL_VERSION,
+            "agentCapabilities": {
+                "loadSession": true,
+                "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
+                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
+            },
+            "agentInfo": {
+                "name": "signalbox-rehearsal",
+                "title": "Rehearsal",
+                "version": env!("CARGO_PKG_VERSION"),
+            },
+            "authMethods": [],
+        });
+        let Start::Slow(time) = self.start else { return Ok(Reply::Now(result)) };
+        let (agent, id) = (self.clone(), id.clone());
+        self.turns.spawn(async move {
+            tokio::select! {
+                () = agent.closing.cancelled() => {}
+                () = tokio::time::sleep(time) => agent.answer(&id, Ok(result)).await,
+            }
+        });
+        Ok(Reply::Later)
+    }
+
+    fn new_session(&self, params: &Value) -> Handled {
+        self.may_open()?;
+        let cwd = folder(params)?;
+        servers(params)?;
+        if self.sessions.lock().len() >= MAX_SESSIONS {
+            return Err(RpcError::new(INTERNAL, "too many sessions are open in this process"));
+        }
+        let session = Session::fresh(Uuid::now_v7().to_string(), cwd);
+        session.save(&self.memory);
+        let mut result = choices(&session);
+        result["sessionId"] = json!(&*session.id);
+        self.sessions.lock().insert(session.id.to_string(), session);
+        Ok(Reply::Now(result))
+    }
+
+    /// Tells the conversation again, then answers.
+    fn load(self: &Arc<Self>, id: &Value, params: &Value) -> Handled {
+        servers(params)?;
+        let session = self.reopen(params)?;
+        let busy = Busy::new(id.clone(), &self.closing);
+        if !session.begin(busy.clone()) {
+            return Err(is_busy());
+        }
+        let (agent, id) = (self.clone(), id.clone());
+        self.turns.spawn(async move {
+            let (mut updates, title) =
+                session.with(|kept| (kept.history.replay().collect::<Vec<_>>(), kept.title.clone()));
+            updates
+                .extend(title.map(|title| json!({"sessionUpdate": "session_info_update", "title": title})));
+            for update in updates {
+                let told = tokio::select! {
+                    told = agent.peer.update(&session.id, &update) => told.is_ok(),
+                    () = busy.kill.cancelled() => false,
+                };
+                if !told {
+                    break;
+                }
+            }
+            session.end();
+            agent.answer(&id, Ok(choices(&session))).await;
+            busy.done.cancel();
+        });
+        Ok(Reply::Later)
+    }
+
+    fn resume(&self, params: &Value) -> Handled {
+        let session = self.reopen(params)?;
+        Ok(Reply::Now(choices(&session)))
+    }
+
+    fn list(&self, params: &Value) -> Handled {
+        let cwd = params["cwd"].as_str().map(PathBuf::from);
+        let cursor = params["cursor"].as_str().map(str::to_owned);
+        let open: HashMap<String, Session> = self.sessions.lock().clone();
+        let mut ids = self.memory.ids();
+        ids.extend(
+            open.keys().filter(|id| !self.memory.keeps() || !ids.contains(id)).cloned().collect::<Vec<_>>(),
+        );
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        ids.dedup();
+        let mut page = Vec::new();
+        let mut next = None;
+        for id in ids.into_iter().filter(|id| cursor.as_ref().is_none_or(|cursor| id < cursor)) {
+            let listed = match open.get(&id) {
+                Some(session) => Some(session.listed()),
+                None => match self.memory.load(&id) {
+                    Ok(kept) => kept.map(|kept| kept.listed(&id)),
+                    Err(error) => {
+                        tracing::warn!(%error, "a kept conversation cannot be read");
+                        None
+                    }
+                },
+            };
+            let Some(listed) = listed.filter(|listed| cwd.as_ref().is_none_or(|cwd| *cwd == listed.cwd))
+            else {
+                continue;
+            };
+            if page.len() == PAGE {
+                next = page.last().map(|last: &Value| last["sessionId"].clone());
+                break;
+            }
+            let mut entry = json!({"sessionId": listed.id, "cwd": listed.cwd});
+            if let Some(title) = listed.title {
+                entry["title"] = json!(title);
+            }
+            page.push(entry);
+        }
+        let mut result = json!({"sessions": page});
+        if let Some(next) = next {
+            result["nextCursor"] = next;
+        }
+        Ok(Reply::Now(result))
+    }
+
+    /// Ends what runs in the session, however deaf, and forgets it. Its file stays.
+    fn close(self: &Arc<Self>, id: &Value, params: &Value) -> Handled {
+        let session = self.session(params)?;
+        self.sessions.lock().remove(&*session.id);
+        let Some(busy) = session.busy() else { return Ok(Reply::Now(json!({}))) };
+        busy.kill.cancel();
+        let (agent, id) = (self.clone(), id.clone());
+        self.turns.spawn(async move {
+            busy.done.cancelled().await;
+            agent.answer(&id, Ok(json!({}))).await;
+        });
+        Ok(Reply::Later)
+    }
+
+    fn prompt(self: &Arc<Self>, id: &Value, params: &Value, abilities: ClientAbilities) -> Handled {
+        let session = self.session(params)?;
+        let blocks = params["prompt"].as_array().filter(|blocks| !blocks.is_empty());
+        let blocks =
+            blocks.ok_or_else(|| RpcError::params("`prompt` must be a list with a content block"))?;
+        let text: Vec<&str> = blocks
+            .iter()
+            .filter(|block| block["type"] == "text")
+            .filter_map(|block| block["text"].as_str())
+            .collect();
+        let text = text.join("\n");
+        let busy = Busy::new(id.clone(), &self.closing);
+        if !session.begin(busy.clone()) {
+            return Err(is_busy());
+        }
+        let turn = Turn::new(self.peer.clone(), session, busy, abilities);
+        let (agent, id) = (self.clone(), id.clone());
+        self.turns.spawn(async move { agent.run(turn, id, text).await });
+        Ok(Reply::Later)
+    }
+
+    /// Runs a turn to its end and answers the prompt.
+    async fn run(&self, turn: Turn, id: Value, prompt: String) {
+        let session = turn.session.clone();
+        let heard = format!("user-{}", turn.number);
+        session.with(|kept| kept.history.append("user_message_chunk", &heard, &prompt));
+        // Before the first step, so that a process that is killed in mid-turn uses no id twice.
+        session.save(&self.memory);
+        let ended = match script::parse(&prompt) {
+            Some(steps) => play::play(&turn, &steps).await,
+            None => turn.unless_cancelled(visit::visit(&turn)).await,
+        };
+        // What a cancelled step left open is closed before the answer; a client that left needs no closing.
+        let closed = turn.close_open().await;
+        let input = tokens(prompt.len() as u64);
+        let output = tokens(turn.said_bytes());
+        session.with(|kept| kept.tokens += input + output);
+        session.save(&self.memory);
+        let result = |reason: &str| {
+            let usage = json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output});
+            Ok(json!({"stopReason": reason, "usage": usage}))
+        };
+        let answer = match closed.and(ended) {
+            Ok(()) => result("end_turn"),
+            Err(Stop::Cancelled) => result("cancelled"),
+            Err(Stop::Failed(message)) => Err(RpcError::new(INTERNAL, message)),
+            Err(Stop::Crash(code)) => {
+                self.crash_code.get_or_init(|| code);
+                self.crashed.cancel();
+                return;
+            }
+            Err(Stop::Gone(_)) => {
+                session.end();
+                turn.busy.done.cancel();
+                return;
+            }
+        };
+        let late = turn.take_late();
+        let frame = answer_frame(&id, answer);
+        // Free first, then answered: whoever has the answer may prompt again. Nothing comes between the two,
+        // and the answer stays ahead of whatever the next turn says.
+        let place = self.peer.outbox.place(frame.len()).await;
+        session.end();
+        let mut told = place.and_then(|place| place.put(frame));
+        turn.busy.done.cancel();
+        if late.is_empty() {
+            return;
+        }
+        for update in late {
+            if told.is_err() {
+                break;
+            }
+            session.with(|kept| kept.history.record(turn.number, &update));
+            told = self.peer.update(&session.id, &update).await;
+        }
+        session.save(&self.memory);
+    }
+
+    fn set_mode(&self, params: &Value) -> Handled {
+        let session = self.session(params)?;
+        let mode = params["modeId"].as_str().ok_or_else(|| RpcError::params("`modeId` is missing"))?;
+        session.with(|kept| kept.config.set_mode(mode))?;
+        session.save(&self.memory);
+        let options = session.with(|kept| kept.config.options());
+        let updates = vec![
+            (session.id.to_string(), json!({"sessionUpdate": "current_mode_update", "currentModeId": mode})),
+            (
+                session.id.to_string(),
+                json!({"sessionUpdate": "config_option_update", "configOptions": options}),
+            ),
+        ];
+        Ok(Reply::Then(json!({}), updates))
+    }
+
+    fn set_config_option(&self, params: &Value) -> Handled {
+        let session = self.session(params)?;
+        let (Some(option), Some(value)) = (params["configId"].as_str(), params["value"].as_str()) else {
+            return Err(RpcError::params("`configId` and `value` must be strings"));
+        };
+        session.with(|kept| kept.config.set(option, value))?;
+        session.save(&self.memory);
+        let (options, mode) = session.with(|kept| (kept.config.options(), kept.config.mode_id()));
+        let updates = if option == "mode" {
+            let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": mode});
+            vec![(session.id.to_string(), update)]
+        } else {
+            Vec::new()
+        };
+        Ok(Reply::Then(json!({"configOptions": options}), updates))
+    }
+
+    /// The session of a load or resume: one of this process, or one that was kept.
+    fn reopen(&self, params: &Value) -> Result<Session, RpcError> {
+        self.may_open()?;
+        let cwd = folder(params)?;
+        let id = session_id(params)?;
+        let session = match self.known(id) {
+            Some(session) => session,
+            None => {
+                let kept = self.memory.load(id).map_err(|error| {
+                    tracing::warn!(%error, "a kept conversation cannot be read");
+                    RpcError::new(INTERNAL, "the session's file cannot be read")
+                })?;
+                Session::new(id.to_owned(), kept.ok_or_else(|| not_found(id))?)
+            }
+        };
+        if session.busy().is_some() {
+            return Err(is_busy());
+        }
+        session.with(|kept| kept.cwd = cwd);
+        self.sessions.lock().insert(id.to_owned(), session.clone());
+        Ok(session)
+    }
+
+    fn known(&self, id: &str) -> Option<Session> {
+        self.sessions.lock().get(id).cloned()
+    }
+
+    fn session(&self, params: &Value) -> Result<Session, RpcError> {
+        let id = session_id(params)?;
+        self.known(id).ok_or_else(|| not_found(id))
+    }
+
+    fn may_open(&self) -> Result<(), RpcError> {
+        match self.start {
+            Start::NoNew => Err(RpcError::new(INTERNAL, "no session, as asked by SIGNALBOX_REHEARSAL_START")),
+            Start::Auth => Err(RpcError::new(AUTH_REQUIRED, "Authentication required")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn answer(&self, id: &Value, answer: Result<Value, RpcError>) {
+        // A client that has left cannot be answered; the writer's end is noticed where lines are read.
+        let _ = self.peer.answer(id, answer).await;
+    }
+
+    async fn garbage(&self) {
+        // As above.
+        let _ = self.peer.outbox.answer(b"starting up, please wait ...\n".to_vec()).await;
+    }
+}
+
+fn answer_of(message: &Value) -> Answer {
+    match message.get("error") {
+        Some(error) if !error.is_null() => Err(error.clone()),
+        _ => Ok(message["result"].clone()),
+    }
+}
+
+fn choices(session: &Session) -> Value {
+    session.with(|kept| json!({"configOptions": kept.config.options(), "modes": kept.config.modes()}))
+}
+
+fn session_id(params: &Value) -> Result<&str, RpcError> {
+    params["sessionId"].as_str().ok_or_else(|| RpcError::params("`sessionId` is missing"))
+}
+
+/// `cwd`, which must be an existing folder's absolute path.
+fn folder(params: &Value) -> Result<PathBuf, RpcError> {
+    let cwd = params["cwd"].as_str().ok_or_else(|| RpcError::params("`cwd` is missing"))?;
+    let cwd = PathBuf::from(cwd);
+    if !cwd.is_absolute() {
+        return Err(RpcError::params(format!("`cwd` must be absolute: {}", cwd.display())));
+    }
+    if !cwd.is_dir() {
+        return Err(RpcError::params(format!("`cwd` is no folder: {}", cwd.display())));
+    }
+    Ok(cwd)
+}
+
+/// `mcpServers` is required by ACP v1, and most agents insist on it.
+fn servers(params: &Value) -> Result<(), RpcError> {
+    if params["mcpServers"].is_array() {
+        return Ok(());
+    }
+    Err(RpcError::params("`mcpServers` must be a list; it may be empty"))
+}
+
+fn not_found(id: &str) -> RpcError {
+    RpcError::new(NOT_FOUND, format!("session not found: {id}"))
+}
+
+fn is_busy() -> RpcError {
+    RpcError::new(INVALID_REQUEST, "the session is busy: one prompt at a time")
+}
