@@ -1,4 +1,11 @@
 //! A cancel in every state a turn can be in.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may fail, and starts real processes"
+)]
 
 mod support;
 

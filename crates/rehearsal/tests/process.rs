@@ -1,5 +1,11 @@
 //! The agent as a real process on real pipes: its start, its exit codes, its signals, its children.
-#![allow(clippy::disallowed_methods, reason = "a test starts real processes")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may fail, and starts real processes"
+)]
 
 mod support;
 

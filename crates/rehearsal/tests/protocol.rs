@@ -1,4 +1,11 @@
 //! The methods beside the prompt: handshake, sessions, choices, memory, and bad input.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may fail, and starts real processes"
+)]
 
 mod support;
 

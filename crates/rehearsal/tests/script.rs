@@ -1,4 +1,11 @@
 //! Every directive, end to end, as a client sees it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may fail, and starts real processes"
+)]
 
 mod support;
 

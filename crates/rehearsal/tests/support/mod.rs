@@ -1,10 +1,6 @@
 //! A client for the tests: it talks to the agent over in-memory pipes, judges every frame by the protocol's own
 //! types, and tells what happened as a story of `→` and `←` lines.
-#![allow(
-    dead_code,
-    clippy::disallowed_methods,
-    reason = "each test program uses its part; one helper starts mkfifo"
-)]
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::{collections::VecDeque, fmt::Write as _, path::Path, time::Duration};
 
