@@ -1,1 +1,22 @@
-//! Facts in SQLite: the Writer with its commit pipeline, the Reader, migrations.
+//! Facts in SQLite: the [`Writer`] with its commit pipeline, the [`Reader`], migrations. No policy, no projections.
+
+mod commit;
+mod connect;
+mod derive;
+mod error;
+mod fail;
+mod reader;
+mod sql;
+mod store;
+mod writer;
+
+pub use commit::Commit;
+pub use connect::StoreOptions;
+pub use error::{CommitError, StorageKind, StoreError};
+#[cfg(feature = "fail-points")]
+pub use fail::{FailPoint, FailPoints, Held};
+pub use reader::{
+    Listed, PageCursor, Reader, Receipt, SessionAt, SessionPage, SessionQuery, SortKey, TurnQuery,
+};
+pub use store::Store;
+pub use writer::{Compacted, Writer};

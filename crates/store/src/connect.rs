@@ -1,0 +1,185 @@
+//! Opening connections: pragmas, the check that the file is ours, migrations.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row};
+
+use crate::StoreError;
+
+/// The schema, oldest step first. A step is never edited after a release; its place is its version.
+const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/0001_initial.sql")];
+
+/// Marks the file as ours (`SgBx` in ASCII), so that no other program's database is touched.
+const APPLICATION_ID: i64 = 0x5367_4278;
+
+/// Where the database is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// A file, in WAL mode.
+    File(PathBuf),
+    /// Memory of this process, shared by all connections with the same name.
+    Memory(String),
+}
+
+/// What differs between uses of the store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// How long a write waits for a lock that another process holds before the commit fails. Default: 2 s.
+    pub busy_timeout: Duration,
+    /// Upper bound of the database in pages of 4 KiB; beyond it commits fail as if the disk were full. Default: none.
+    pub max_pages: Option<u32>,
+    /// Armed fail points.
+    #[cfg(feature = "fail-points")]
+    pub fail_points: crate::FailPoints,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            busy_timeout: Duration::from_secs(2),
+            max_pages: None,
+            #[cfg(feature = "fail-points")]
+            fail_points: crate::FailPoints::from_environment(),
+        }
+    }
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// The one connection that writes.
+    Write,
+    /// Reads only.
+    Read,
+    /// Moves the WAL into the file.
+    Checkpoint,
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Memory(name) => Path::new(name),
+        }
+    }
+
+    /// The write-ahead log beside the file.
+    pub(crate) fn wal(&self) -> Option<PathBuf> {
+        let Self::File(path) = self else { return None };
+        let mut wal = path.as_os_str().to_owned();
+        wal.push("-wal");
+        Some(wal.into())
+    }
+
+    fn options(&self, role: Role, options: &StoreOptions) -> SqliteConnectOptions {
+        let (thread, statements) = match role {
+            Role::Write => ("store-write", 64),
+            Role::Read => ("store-read", 32),
+            Role::Checkpoint => ("store-sync", 2),
+        };
+        let base = SqliteConnectOptions::new()
+            .busy_timeout(options.busy_timeout)
+            .statement_cache_capacity(statements)
+            .command_buffer_size(4)
+            .row_buffer_size(128)
+            .foreign_keys(false)
+            .thread_name(move |_| thread.to_owned())
+            .disable_statement_logging();
+        match self {
+            Self::File(path) => {
+                base.filename(path).create_if_missing(role == Role::Write).read_only(role == Role::Read)
+            }
+            // The `memdb` file system shares one database among the connections of a process, with proper locking;
+            // shared cache mode would answer reads during a commit with errors.
+            Self::Memory(name) => base.filename(name).vfs("memdb").create_if_missing(true),
+        }
+    }
+
+    /// A connection that is ready for its role. The file must have been opened by [`Place::open`] before.
+    pub(crate) async fn connect(
+        &self,
+        role: Role,
+        options: &StoreOptions,
+    ) -> Result<SqliteConnection, sqlx::Error> {
+        let mut connection = self.options(role, options).connect().await?;
+        connection.execute(AssertSqlSafe(self.pragmas(role, options))).await?;
+        Ok(connection)
+    }
+
+    fn pragmas(&self, role: Role, options: &StoreOptions) -> String {
+        // Page caches are small: the operating system caches the file as well, and idle memory counts.
+        let mut sql = match role {
+            Role::Write => "pragma cache_size = -1024; pragma temp_store = memory;".to_owned(),
+            Role::Read => {
+                "pragma cache_size = -512; pragma temp_store = memory; pragma query_only = 1;".to_owned()
+            }
+            Role::Checkpoint => "pragma cache_size = -64;".to_owned(),
+        };
+        if matches!(self, Self::File(_)) && role != Role::Read {
+            // The WAL is moved by the checkpoint task alone, and shrinks when it starts over.
+            sql.push_str("pragma journal_mode = wal; pragma synchronous = normal;");
+            sql.push_str("pragma wal_autocheckpoint = 0; pragma journal_size_limit = 8388608;");
+        }
+        if let (Role::Write, Some(pages)) = (role, options.max_pages) {
+            sql.push_str(&format!("pragma max_page_count = {pages};"));
+        }
+        sql
+    }
+
+    /// The write connection, after the file was found to be ours and brought to the newest schema.
+    pub(crate) async fn open(&self, options: &StoreOptions) -> Result<(SqliteConnection, u64), StoreError> {
+        let path = self.path();
+        let opened = self.options(Role::Write, options).connect().await;
+        let mut connection = opened.map_err(|source| StoreError::open(path, source))?;
+        let version = self.version(&mut connection).await?;
+        let pragmas = connection.execute(AssertSqlSafe(self.pragmas(Role::Write, options))).await;
+        pragmas.map_err(|source| StoreError::open(path, source))?;
+        migrate(path, &mut connection, version).await?;
+        let sequence = sqlx::query("select value from counters where name = 'pending_sequence'");
+        let row = connection.fetch_one(sequence).await.map_err(|source| StoreError::open(path, source))?;
+        let sequence: i64 = row.try_get(0).map_err(|source| StoreError::open(path, source))?;
+        Ok((connection, sequence.unsigned_abs()))
+    }
+
+    /// Schema version of the file. Reads only: a file that is not ours stays as it is.
+    async fn version(&self, connection: &mut SqliteConnection) -> Result<i64, StoreError> {
+        let path = self.path();
+        let sql = "select application_id, user_version, (select count(*) from sqlite_schema) \
+                   from pragma_application_id, pragma_user_version";
+        let row = connection.fetch_one(sql).await.map_err(|source| StoreError::open(path, source))?;
+        let read = |at: usize| row.try_get::<i64, _>(at).map_err(|source| StoreError::open(path, source));
+        let (application, version, tables) = (read(0)?, read(1)?, read(2)?);
+        let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        match (application, version) {
+            (APPLICATION_ID, found) if found > known => {
+                Err(StoreError::Newer { path: path.to_path_buf(), found, known })
+            }
+            (APPLICATION_ID, found) => Ok(found),
+            (0, 0) if tables == 0 => Ok(0),
+            _ => Err(StoreError::Foreign { path: path.to_path_buf() }),
+        }
+    }
+}
+
+/// All missing steps in one transaction: a crash leaves the old schema or the new one.
+async fn migrate(path: &Path, connection: &mut SqliteConnection, from: i64) -> Result<(), StoreError> {
+    let done = usize::try_from(from).unwrap_or(0);
+    if done >= MIGRATIONS.len() {
+        return Ok(());
+    }
+    let failed = |to: usize| {
+        let to = i64::try_from(to).unwrap_or(i64::MAX);
+        move |source| StoreError::Migrate { path: path.to_path_buf(), from, to, source }
+    };
+    connection.execute("begin immediate").await.map_err(failed(done + 1))?;
+    for (place, sql) in MIGRATIONS.iter().enumerate().skip(done) {
+        connection.execute(*sql).await.map_err(failed(place + 1))?;
+    }
+    let newest = MIGRATIONS.len();
+    let stamp = format!("pragma application_id = {APPLICATION_ID}; pragma user_version = {newest}; commit");
+    connection.execute(AssertSqlSafe(stamp)).await.map_err(failed(newest))?;
+    tracing::info!(path = %path.display(), from, to = newest, "database schema created or migrated");
+    Ok(())
+}

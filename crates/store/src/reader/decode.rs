@@ -1,0 +1,171 @@
+//! Rows back into data. A row that does not decode says why, and hurts nobody else.
+
+use serde::de::DeserializeOwned;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as WordError, StrDeserializer};
+use signalbox_facts::{
+    Fact, FactBody, PendingInput, Provider, SessionId, SessionRow, TurnId, TurnRow, Warning,
+};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
+
+/// What is wrong with a row.
+pub(super) type Reason = String;
+
+/// Columns of a session, in the order in which [`session`] reads them; tables `s` and `d`.
+pub(super) const SESSION: &str = "s.id, s.provider, s.cwd, s.project_path, s.worktree, s.worktree_discarded, s.policy, \
+     s.model, s.effort, s.title, s.title_origin, s.preview, s.source, s.forked_from, s.ephemeral, s.archived, \
+     s.agent_session, s.activity, s.usage, s.created_at_ms, s.updated_at_ms, s.last_seq, \
+     d.roots, d.options, d.instructions, d.queue, d.rules";
+
+/// The session of a row of [`SESSION`].
+pub(super) fn session(row: &SqliteRow) -> Result<SessionRow, Reason> {
+    let activity: signalbox_facts::Activity = json(row, "activity")?;
+    Ok(SessionRow {
+        id: SessionId(id(row, "id")?),
+        provider: Provider(text(row, "provider")?),
+        cwd: text(row, "cwd")?.into(),
+        project_path: text(row, "project_path")?.into(),
+        worktree: maybe_json(row, "worktree")?,
+        worktree_discarded: flag(row, "worktree_discarded")?,
+        policy: json(row, "policy")?,
+        model: maybe_text(row, "model")?,
+        effort: maybe_text(row, "effort")?,
+        title: text(row, "title")?,
+        title_origin: word(row, "title_origin")?,
+        preview: text(row, "preview")?,
+        source: word(row, "source")?,
+        forked_from: maybe_id(row, "forked_from")?.map(SessionId),
+        ephemeral: flag(row, "ephemeral")?,
+        archived: flag(row, "archived")?,
+        agent_session: maybe_text(row, "agent_session")?,
+        activity,
+        usage: maybe_json(row, "usage")?,
+        created_at_ms: int(row, "created_at_ms")?,
+        updated_at_ms: int(row, "updated_at_ms")?,
+        last_seq: int(row, "last_seq")?.unsigned_abs(),
+        roots: json(row, "roots")?,
+        options: json(row, "options")?,
+        instructions: maybe_text(row, "instructions")?,
+        queue: maybe_json(row, "queue")?,
+        rules: json(row, "rules")?,
+    })
+}
+
+/// Columns of a turn, in the order in which [`turn`] reads them.
+pub(super) const TURN: &str =
+    "id, session, first_seq, end_seq, status, failure, context, reverted, started_at_ms, ended_at_ms";
+
+/// The turn of a row of [`TURN`].
+pub(super) fn turn(row: &SqliteRow) -> Result<TurnRow, Reason> {
+    Ok(TurnRow {
+        id: TurnId(id(row, "id")?),
+        session: SessionId(id(row, "session")?),
+        first_seq: int(row, "first_seq")?.unsigned_abs(),
+        end_seq: get::<Option<i64>>(row, "end_seq")?.map(i64::unsigned_abs),
+        status: word(row, "status")?,
+        failure: maybe_json(row, "failure")?,
+        context: json(row, "context")?,
+        reverted: flag(row, "reverted")?,
+        started_at_ms: int(row, "started_at_ms")?,
+        ended_at_ms: get(row, "ended_at_ms")?,
+    })
+}
+
+/// Columns of a fact, in the order in which [`fact`] reads them.
+pub(super) const FACT: &str = "seq, through_seq, turn, item_seq, at_ms, body";
+
+/// The fact of a row of [`FACT`]. One that does not decode is shown as a warning in its place; an item it may have
+/// belonged to goes on without it.
+pub(super) fn fact(session: SessionId, row: &SqliteRow) -> Result<Fact, sqlx::Error> {
+    let seq = row.try_get::<i64, _>(0)?.unsigned_abs();
+    let turn: Option<&[u8]> = row.try_get(2)?;
+    let item_seq: Option<i64> = row.try_get(3)?;
+    let body: Result<FactBody, Reason> = match row.try_get::<Option<&str>, _>(5) {
+        Ok(Some(body)) => serde_json::from_str(body).map_err(|error| error.to_string()),
+        // A reader of chunks alone leaves out the bodies of all others.
+        Ok(None) => Ok(left_out()),
+        Err(error) => Err(error.to_string()),
+    };
+    let (item_seq, body) = match body {
+        Ok(body) => (item_seq, body),
+        Err(reason) => {
+            tracing::error!(%session, seq, reason, "fact is unreadable");
+            (None, unreadable(seq))
+        }
+    };
+    Ok(Fact {
+        session,
+        turn: turn.and_then(|bytes| Uuid::from_slice(bytes).ok()).map(TurnId),
+        seq,
+        through_seq: row.try_get::<i64, _>(1)?.unsigned_abs(),
+        item_seq: item_seq.map(i64::unsigned_abs),
+        at_ms: row.try_get(4)?,
+        body,
+    })
+}
+
+fn left_out() -> FactBody {
+    warning("left_out", String::new())
+}
+
+fn unreadable(seq: u64) -> FactBody {
+    warning("unreadable", format!("Fact {seq} of this session cannot be read."))
+}
+
+fn warning(reason: &str, message: String) -> FactBody {
+    FactBody::Warning(Warning { message, reason: reason.to_owned(), terminal: false, request_id: None })
+}
+
+/// The input of a row with the column `body`.
+pub(super) fn pending(row: &SqliteRow) -> Result<PendingInput, Reason> {
+    json(row, "body")
+}
+
+pub(super) fn id(row: &SqliteRow, column: &'static str) -> Result<Uuid, Reason> {
+    Uuid::from_slice(get::<&[u8]>(row, column)?).map_err(|error| format!("{column}: {error}"))
+}
+
+pub(super) fn maybe_id(row: &SqliteRow, column: &'static str) -> Result<Option<Uuid>, Reason> {
+    let bytes: Option<&[u8]> = get(row, column)?;
+    bytes.map(Uuid::from_slice).transpose().map_err(|error| format!("{column}: {error}"))
+}
+
+fn text(row: &SqliteRow, column: &'static str) -> Result<String, Reason> {
+    get(row, column)
+}
+
+fn maybe_text(row: &SqliteRow, column: &'static str) -> Result<Option<String>, Reason> {
+    get(row, column)
+}
+
+fn flag(row: &SqliteRow, column: &'static str) -> Result<bool, Reason> {
+    Ok(int(row, column)? != 0)
+}
+
+pub(super) fn int(row: &SqliteRow, column: &'static str) -> Result<i64, Reason> {
+    get(row, column)
+}
+
+fn word<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<T, Reason> {
+    let word: &str = get(row, column)?;
+    let source: StrDeserializer<'_, WordError> = word.into_deserializer();
+    T::deserialize(source).map_err(|error| format!("{column}: {error}"))
+}
+
+fn json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<T, Reason> {
+    serde_json::from_str(get(row, column)?).map_err(|error| format!("{column}: {error}"))
+}
+
+fn maybe_json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<Option<T>, Reason> {
+    let text: Option<&str> = get(row, column)?;
+    text.map(serde_json::from_str).transpose().map_err(|error| format!("{column}: {error}"))
+}
+
+fn get<'r, T>(row: &'r SqliteRow, column: &'static str) -> Result<T, Reason>
+where
+    T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+{
+    row.try_get(column).map_err(|error| format!("{column}: {error}"))
+}

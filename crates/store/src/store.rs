@@ -1,0 +1,61 @@
+//! A store: its writer and its reader, opened and closed together.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::connect::{Place, StoreOptions};
+use crate::{Reader, StoreError, Writer};
+
+/// A database of sessions: the one that lists and survives restarts, or one in memory for ephemeral sessions.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// The only way to change anything.
+    pub writer: Writer,
+    /// Reads; they never wait for the writer.
+    pub reader: Reader,
+}
+
+impl Store {
+    /// Opens the database at `path`, creating or migrating it. The caller holds the home's lock: one process writes.
+    ///
+    /// # Errors
+    /// If the file is not ours, was written by a newer program, or cannot be opened.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, StoreOptions::default()).await
+    }
+
+    /// [`Store::open`] with options.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_with(path: &Path, options: StoreOptions) -> Result<Self, StoreError> {
+        Self::start(Place::File(path.to_path_buf()), options).await
+    }
+
+    /// A new, empty store in this process's memory. It is gone when it is closed and all its handles are dropped.
+    ///
+    /// # Errors
+    /// If memory is short.
+    pub async fn in_memory() -> Result<Self, StoreError> {
+        static STORES: AtomicU64 = AtomicU64::new(1);
+        let number = STORES.fetch_add(1, Ordering::Relaxed);
+        // Names that begin with a slash are shared within the process.
+        Self::start(Place::Memory(format!("/signalbox-{number}")), StoreOptions::default()).await
+    }
+
+    async fn start(place: Place, options: StoreOptions) -> Result<Self, StoreError> {
+        let (connection, sequence) = place.open(&options).await?;
+        let reader = Reader::new(place.clone(), options.clone());
+        let writer = Writer::start(place, options, connection, sequence, reader.clone());
+        Ok(Self { writer, reader })
+    }
+
+    /// Stores what is queued, moves the write-ahead log into the file, closes all connections. Commits and reads that
+    /// come later fail with `Closed`.
+    pub async fn close(&self) {
+        // The reader first: the log can be moved as a whole only when nobody reads it.
+        self.writer.stop_maintenance().await;
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+}

@@ -1,0 +1,214 @@
+//! The writer's handle: commits, deletion, compaction, sequence numbers. The work is done by its tasks.
+
+mod batch;
+mod checkpoint;
+mod flush;
+mod maintenance;
+mod pipeline;
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use signalbox_facts::{Committed, SessionId, TurnId};
+use sqlx::sqlite::SqliteConnection;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use maintenance::Compacted;
+
+use crate::commit::Prepared;
+use crate::connect::{Place, StoreOptions};
+use crate::{Commit, CommitError, Reader, StoreError};
+use maintenance::Chore;
+use pipeline::{CommitJob, Job, Pipeline};
+
+/// The queue's room is counted in units of this many bytes; a commit takes at least one.
+const UNIT_BYTES: usize = 16 * 1024;
+/// Units of commits that are queued or not yet answered: 32 MiB, and at most as many commits.
+const UNITS: usize = 2048;
+/// Compactions and removals that wait; one that finds no place is made up for after the next start.
+const CHORES: usize = 256;
+
+/// Handle of the task that owns the only write connection. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: mpsc::Sender<Job>,
+    room: Arc<Semaphore>,
+    chores: mpsc::Sender<Chore>,
+    /// Next sequence number of a pending input.
+    sequence: AtomicU64,
+    /// Stops maintenance, which uses the reader, before the rest.
+    stop_maintenance: CancellationToken,
+    maintenance: TaskTracker,
+    closing: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Writer {
+    pub(crate) fn start(
+        place: Place,
+        options: StoreOptions,
+        connection: SqliteConnection,
+        last_sequence: u64,
+        reader: Reader,
+    ) -> Self {
+        let (queue, jobs) = mpsc::channel(UNITS);
+        let (slices_in, slices) = mpsc::channel(1);
+        let (chores, chores_out) = mpsc::channel(CHORES);
+        let closing = CancellationToken::new();
+        let stop_maintenance = CancellationToken::new();
+        let (tasks, maintenance) = (TaskTracker::new(), TaskTracker::new());
+        let flush = place.wal().map(|wal| {
+            // As many places as there can be unanswered commits: the pipeline never waits here.
+            let (flush, waiting) = mpsc::channel(UNITS);
+            tasks.spawn(flush::run(wal, fail_points(&options), waiting, tasks.clone()));
+            flush
+        });
+        let checkpoints = place.wal().map(|_| {
+            let checkpoints = Arc::new(checkpoint::Checkpoints::default());
+            let stop = closing.clone();
+            tasks.spawn(checkpoint::run(place.clone(), options.clone(), checkpoints.clone(), stop));
+            checkpoints
+        });
+        let fail = fail_points(&options);
+        maintenance.spawn(maintenance::run(chores_out, slices_in, reader, fail, stop_maintenance.clone()));
+        let pipeline = Pipeline::new(place, options, connection, flush, checkpoints, closing.clone());
+        tasks.spawn(pipeline.run(jobs, slices));
+        let room = Arc::new(Semaphore::new(UNITS));
+        let sequence = AtomicU64::new(last_sequence + 1);
+        Self {
+            shared: Arc::new(Shared {
+                queue,
+                room,
+                chores,
+                sequence,
+                stop_maintenance,
+                maintenance,
+                closing,
+                tasks,
+            }),
+        }
+    }
+
+    /// Stores facts with everything derived from them, or nothing. Answers the entries once they may be shown: after
+    /// COMMIT, and if one of the facts is a boundary, after the disk has them. Signals alone pass through in order.
+    ///
+    /// Waits while the queue is full. Once queued, a commit happens even if the future is dropped. A session has at
+    /// most one commit in flight; the entries are shared, so a clone of them costs nothing if a retry is to be possible.
+    pub fn commit(
+        &self,
+        commit: Commit,
+    ) -> impl Future<Output = Result<Vec<Committed>, CommitError>> + Send + 'static {
+        let shared = self.shared.clone();
+        async move {
+            // Checked and encoded here, in the caller's task: the writer's time is everybody's.
+            let prepared = Prepared::new(commit)?;
+            let units = prepared.bytes.div_ceil(UNIT_BYTES).clamp(1, UNITS);
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            let room = shared.room.clone().acquire_many_owned(units).await;
+            let room = room.map_err(|_| CommitError::Closed)?;
+            let (reply, answer) = oneshot::channel();
+            let job = CommitJob { prepared, reply, _room: room };
+            shared.queue.send(Job::Commit(job)).await.map_err(|_| CommitError::Closed)?;
+            answer.await.map_err(|_| CommitError::Closed)?
+        }
+    }
+
+    /// Waits until the disk has everything committed so far.
+    ///
+    /// # Errors
+    /// If the disk refuses, or the store is closed.
+    pub async fn flush(&self) -> std::io::Result<()> {
+        let closed = || std::io::Error::other(StoreError::Closed);
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.send(Job::Flush(reply)).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Removes a session: its rows at once, its facts in the background, also after a crash.
+    ///
+    /// # Errors
+    /// If there is no such session, or the database cannot do it now.
+    pub async fn delete_session(&self, session: SessionId) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::Delete { session, reply };
+        self.shared.queue.send(job).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)??;
+        // What was deleted does not come back after a power loss.
+        self.flush().await.map_err(|error| StoreError::database("deleting a session")(error.into()))?;
+        if self.shared.chores.try_send(Chore::Purge { session }).is_err() {
+            tracing::debug!(%session, "removal of facts waits for the next start");
+        }
+        Ok(())
+    }
+
+    /// Joins the chunks of an ended turn as [`signalbox_facts::compact`] does, in slices between commits, and answers
+    /// when it is done. Seqs and the high-water mark stay as they are.
+    ///
+    /// # Errors
+    /// If the database fails, or the store is closed before it is done.
+    pub async fn compact(&self, session: SessionId, turn: TurnId) -> Result<Compacted, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let chore = Chore::Compact { session, turn, reply: Some(reply) };
+        self.shared.chores.send(chore).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// [`Writer::compact`] without waiting. Turns that are missed, because of a crash or because too many wait, are
+    /// made up for after the next start.
+    pub fn request_compaction(&self, session: SessionId, turn: TurnId) {
+        if self.shared.chores.try_send(Chore::Compact { session, turn, reply: None }).is_err() {
+            tracing::debug!(%session, %turn, "compaction waits for the next start");
+        }
+    }
+
+    /// The next sequence number of a pending input: over all sessions, greater than every one that was ever stored.
+    ///
+    /// Numbers are durable through the commits that use them: a number that was handed out and never stored was never
+    /// shown either, and may come again after a restart.
+    #[must_use]
+    pub fn next_pending_sequence(&self) -> u64 {
+        self.reserve_sequences(1).start
+    }
+
+    /// `count` numbers as [`Writer::next_pending_sequence`] gives them, in a row.
+    #[must_use]
+    pub fn reserve_sequences(&self, count: u64) -> Range<u64> {
+        let start = self.shared.sequence.fetch_add(count, Ordering::Relaxed);
+        start..start + count
+    }
+
+    pub(crate) async fn stop_maintenance(&self) {
+        self.shared.stop_maintenance.cancel();
+        self.shared.maintenance.close();
+        self.shared.maintenance.wait().await;
+    }
+
+    /// Stores what is queued, then moves the write-ahead log into the file and ends the tasks. Every caller waits for
+    /// the same end.
+    pub async fn close(&self) {
+        self.stop_maintenance().await;
+        self.shared.room.close();
+        self.shared.closing.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+#[cfg(feature = "fail-points")]
+fn fail_points(options: &StoreOptions) -> crate::fail::FailPoints {
+    options.fail_points.clone()
+}
+
+#[cfg(not(feature = "fail-points"))]
+fn fail_points(_: &StoreOptions) -> crate::fail::FailPoints {
+    crate::fail::FailPoints
+}
