@@ -91,6 +91,14 @@ impl Batch {
         }));
     }
 
+    /// The bodies of its facts, in order.
+    pub fn bodies(&self) -> impl Iterator<Item = &FactBody> + '_ {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Fact(fact) => Some(&fact.body),
+            Entry::Signal(_) => None,
+        })
+    }
+
     /// The activity that the batch leads to, if it changes it.
     #[must_use]
     pub fn activity(&self) -> Option<&Activity> {

@@ -2,10 +2,24 @@
 
 pub mod activity;
 mod batch;
+mod catalog;
 pub mod convert;
+mod core;
 mod diff;
+mod engine;
+mod form;
 mod items;
 mod output;
 pub mod policy;
 pub mod project;
+mod prompt;
+mod session;
+mod submission;
 mod title;
+
+pub use catalog::{Catalog, ProviderEntry, ProviderStatus};
+pub use core::{EngineConfig, wall_clock_ms};
+pub use engine::Engine;
+pub use session::{Delivery, Live, SessionStream};
+pub use signalbox_agents::{Limits, base_environment};
+pub use submission::{Accepted, OpError, Origin, Resolution, Submission};

@@ -1,0 +1,341 @@
+//! The engine: takes submissions, finds or loads their session, creates sessions, mends what a stop left open.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use signalbox_facts::{
+    Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, PermissionResolved, Policy,
+    Provider, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow, SessionSource, TitleChanged,
+    TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
+};
+use signalbox_protocol::ops::{NewSession, Op};
+use signalbox_store::{Commit, Listed, Store, StoreError};
+use tokio::sync::{OnceCell, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::batch::{Batch, Item};
+use crate::catalog::Catalog;
+use crate::convert;
+use crate::core::{Core, EngineConfig};
+use crate::items::open_calls;
+use crate::session::{Handle, SessionStream, existing_directory, is_choice};
+use crate::submission::{Accepted, OpError, Origin, Submission};
+
+/// The core of one server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    core: Arc<Core>,
+    sessions: Arc<Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>>,
+}
+
+impl Engine {
+    /// Starts the engine on a store that no other process writes: turns that a stop left open are ended first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn start(store: Store, config: EngineConfig) -> Result<Self, StoreError> {
+        let core = Arc::new(Core {
+            store,
+            catalog: config.catalog,
+            limits: config.limits,
+            idle_agent: config.idle_agent,
+            on_load: config.on_load,
+            now_ms: config.now_ms,
+            tracker: TaskTracker::new(),
+            agents: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        });
+        let engine = Self { core, sessions: Arc::default() };
+        engine.end_what_a_stop_left_open().await?;
+        Ok(engine)
+    }
+
+    /// The providers.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.core.catalog
+    }
+
+    /// The store, for reading.
+    #[must_use]
+    pub fn reader(&self) -> &signalbox_store::Reader {
+        &self.core.store.reader
+    }
+
+    /// Ids of the sessions in memory.
+    #[must_use]
+    pub fn loaded(&self) -> Vec<SessionId> {
+        let sessions = self.sessions.lock();
+        let mut ids: Vec<_> =
+            sessions.iter().filter(|(_, cell)| cell.initialized()).map(|(session, _)| *session).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Submits an Op and waits for the core's decision, which never waits for an agent's answer to a prompt.
+    ///
+    /// # Errors
+    /// The core declined it.
+    pub async fn submit(&self, op: Op, origin: Origin) -> Result<Accepted, OpError> {
+        self.submit_as(op, origin, None).await
+    }
+
+    /// The same; a new session gets this id.
+    ///
+    /// # Errors
+    /// The core declined it.
+    pub async fn submit_as(&self, op: Op, origin: Origin, session: Option<SessionId>) -> Result<Accepted, OpError> {
+        let (sender, decision) = oneshot::channel();
+        let id = signalbox_facts::SubmissionId::generate();
+        self.dispatch(Submission { id, op, origin, session, reply: sender }).await;
+        decision.await.unwrap_or(Err(OpError::ShuttingDown))
+    }
+
+    /// Takes a submission; its reply channel gets the decision. Submissions of one caller keep their order if the
+    /// caller waits for each call of this to return.
+    pub async fn dispatch(&self, submission: Submission) {
+        if self.core.shutdown.is_cancelled() {
+            return answer(submission, Err(OpError::ShuttingDown));
+        }
+        let Some(session) = submission.op.session() else {
+            return self.create(submission).await;
+        };
+        let handle = match parse(session) {
+            Ok(session) => self.handle(session).await,
+            Err(error) => Err(error),
+        };
+        let handle = match handle {
+            Ok(handle) => handle,
+            Err(error) => return answer(submission, Err(error)),
+        };
+        let control = matches!(
+            submission.op,
+            Op::Cancel { .. }
+                | Op::AnswerPermission { .. }
+                | Op::AnswerElicitation { .. }
+                | Op::SetExecutionPolicy { .. }
+                | Op::SetPermissionMode { .. }
+                | Op::SetSandbox { .. }
+        );
+        if let Err((submission, error)) = handle.submit(submission, control) {
+            answer(submission, Err(error));
+        }
+    }
+
+    /// Loads a session, if it is not in memory.
+    ///
+    /// # Errors
+    /// There is no such session, or it cannot be read.
+    pub async fn load(&self, session: SessionId) -> Result<(), OpError> {
+        self.handle(session).await.map(drop)
+    }
+
+    /// Everything that a session commits from now on.
+    ///
+    /// # Errors
+    /// There is no such session, or it cannot be read.
+    pub async fn subscribe(&self, session: SessionId) -> Result<SessionStream, OpError> {
+        self.handle(session).await?.subscribe().await
+    }
+
+    /// Ends open turns, stops all agents and waits for all of it. Any number of callers may wait.
+    pub async fn shutdown(&self) {
+        self.core.shutdown.cancel();
+        self.core.tracker.close();
+        self.core.tracker.wait().await;
+        self.core.agents.close();
+        self.core.agents.wait().await;
+    }
+
+    async fn handle(&self, session: SessionId) -> Result<Handle, OpError> {
+        let cell = Arc::clone(self.sessions.lock().entry(session).or_default());
+        let loaded = cell.get_or_try_init(async || {
+            let row = self.core.store.reader.session(session).await.map_err(|error| unreadable(session, &error))?;
+            let row = row.ok_or_else(|| OpError::SessionNotFound(session.to_string()))?;
+            Ok(Handle::spawn(&self.core, row, Vec::new()))
+        });
+        let loaded = loaded.await.cloned();
+        if loaded.is_err() {
+            let mut sessions = self.sessions.lock();
+            if sessions.get(&session).is_some_and(|cell| !cell.initialized()) {
+                sessions.remove(&session);
+            }
+        }
+        loaded
+    }
+
+    async fn create(&self, submission: Submission) {
+        let Submission { op, origin, session, reply, .. } = submission;
+        let Op::NewSession(new) = op else {
+            let _ = reply.send(Err(OpError::Unsupported(op.name())));
+            return;
+        };
+        let session = session.unwrap_or_else(SessionId::generate);
+        // A submitter that has gone away is no error; the session stays.
+        let _ = reply.send(self.create_session(session, new, &origin).await);
+    }
+
+    async fn create_session(
+        &self,
+        session: SessionId,
+        new: NewSession,
+        origin: &Origin,
+    ) -> Result<Accepted, OpError> {
+        let provider = Provider::new(new.provider.name());
+        let base = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
+        let cwd = existing_directory(&base, &new.cwd, "cwd")?;
+        let roots = new.roots.iter().map(|root| existing_directory(&cwd, root, "roots")).collect::<Result<_, _>>()?;
+        self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
+        if new.use_worktree {
+            return Err(OpError::Unsupported("a session in a worktree of its own"));
+        }
+        if new.ephemeral {
+            return Err(OpError::Unsupported("an ephemeral session"));
+        }
+        let policy = new.initial_policy.map_or_else(Policy::default, convert::policy_in);
+        let instructions: Vec<_> = [new.base_instructions, new.developer_instructions].into_iter().flatten().collect();
+        let created = SessionCreated {
+            provider,
+            project_path: cwd.clone(),
+            cwd,
+            roots,
+            worktree: None,
+            policy,
+            model: new.model.filter(|model| is_choice(model)),
+            effort: new.effort,
+            instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+            request_id: new.request_id,
+            source: if new.source.as_deref() == Some("cli") { SessionSource::Cli } else { SessionSource::App },
+            forked_from: None,
+            ephemeral: false,
+        };
+        let mut batch = Batch::new(session, 0, (self.core.now_ms)());
+        batch.push(None, Item::None, FactBody::SessionCreated(Box::new(created)));
+        if let Some(title) = new.title.filter(|title| !title.trim().is_empty()) {
+            let changed = TitleChanged { title, origin: TitleOrigin::Manual };
+            batch.push(None, Item::None, FactBody::TitleChanged(changed));
+        }
+        let (row, released) = self.commit_new(batch).await?;
+        let cell = Arc::clone(self.sessions.lock().entry(session).or_default());
+        cell.get_or_init(async || Handle::spawn(&self.core, row, released)).await;
+        Ok(Accepted::Created { session })
+    }
+
+    async fn commit_new(&self, batch: Batch) -> Result<(SessionRow, Vec<Committed>), OpError> {
+        let (expected_last_seq, released) = batch.seal();
+        let facts = facts_of(&released);
+        let mut row = facts.first().and_then(|fact| SessionRow::created(fact));
+        for fact in facts.iter().skip(1) {
+            if let Some(row) = &mut row {
+                row.apply(fact);
+            }
+        }
+        let row = row.ok_or(OpError::Unsupported("a session without its first fact"))?;
+        let commit = Commit { session: row.id, expected_last_seq, entries: released.clone() };
+        let stored = self.core.store.writer.commit(commit).await;
+        stored.map_err(|error| OpError::StorageFailed(error.to_string()))?;
+        Ok((row, released))
+    }
+
+    /// Sessions found running cannot own an agent any more: their pending inputs expire, their open items are closed,
+    /// their turn ends as interrupted.
+    async fn end_what_a_stop_left_open(&self) -> Result<(), StoreError> {
+        for listed in self.core.store.reader.open_sessions().await? {
+            // An unreadable row was logged by the reader; lists show it as a stub.
+            let Listed::Session(row) = listed else { continue };
+            let session = row.id;
+            if let Err(error) = self.end_open_turn(row).await {
+                // One session that cannot be mended hurts no other; it is tried again at the next start.
+                tracing::error!(%session, %error, "an open turn could not be ended");
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_open_turn(&self, row: SessionRow) -> Result<(), StoreError> {
+        let Some(turn) = row.activity.turn() else { return Ok(()) };
+        let facts = self.core.store.reader.facts_of_turn(row.id, turn).await?;
+        let mut batch = Batch::new(row.id, row.last_seq, (self.core.now_ms)());
+        let message = "signalbox stopped before the turn finished.";
+        let pending = row.activity.pending();
+        let (mut revision, request_id) = (row.activity.revision, prompt_request(&row.activity));
+        for input in pending {
+            let resolved = PermissionResolved {
+                input: input.id,
+                title: input.title.clone(),
+                tool_call: input.tool_call.clone(),
+                decision: Decision::Cancel,
+                option_id: None,
+                by: ResolvedBy { kind: ResolverKind::Restart, name: None },
+                rule: None,
+                message: None,
+                kept_rule: None,
+            };
+            let item = input.item_seq.map_or(Item::None, Item::Of);
+            batch.push(Some(turn), item, FactBody::PermissionResolved(Box::new(resolved)));
+        }
+        for (item, mut call) in open_calls(&facts) {
+            call.status = ToolStatus::Failed;
+            call.outcome = Some(ToolOutcome::Interrupted);
+            batch.push(Some(turn), Item::Of(item), FactBody::ToolCall(Box::new(call)));
+        }
+        revision += 1;
+        let state = ActivityState::Failed {
+            turn_id: Some(turn),
+            reason: FailedReason::Interrupted,
+            message: message.to_owned(),
+        };
+        batch.push(Some(turn), Item::None, FactBody::Activity(Activity { revision, state }));
+        let failure = Failure {
+            reason: "server_restarted".to_owned(),
+            message: message.to_owned(),
+            retryable: true,
+            data: serde_json::Map::new(),
+        };
+        let ended =
+            TurnEnded { status: TurnStatus::Interrupted, stop_reason: None, failure: Some(failure), request_id };
+        batch.push(Some(turn), Item::None, FactBody::TurnEnded(Box::new(ended)));
+        let (expected_last_seq, released) = batch.seal();
+        let commit = Commit { session: row.id, expected_last_seq, entries: released };
+        if let Err(error) = self.core.store.writer.commit(commit).await {
+            tracing::error!(session = %row.id, %error, "an open turn could not be ended");
+        }
+        Ok(())
+    }
+}
+
+fn prompt_request(activity: &Activity) -> Option<String> {
+    match &activity.state {
+        ActivityState::Running { prompt_request_id, .. } | ActivityState::AwaitingInput { prompt_request_id, .. } => {
+            prompt_request_id.clone()
+        }
+        ActivityState::Idle | ActivityState::Failed { .. } => None,
+    }
+}
+
+fn facts_of(entries: &[Committed]) -> Vec<Arc<Fact>> {
+    let fact = |entry: &Committed| match entry {
+        Committed::Fact(fact) => Some(Arc::clone(fact)),
+        Committed::Signal(_) => None,
+    };
+    entries.iter().filter_map(fact).collect()
+}
+
+fn parse(session: &str) -> Result<SessionId, OpError> {
+    session.parse().map_err(|_| OpError::SessionNotFound(session.to_owned()))
+}
+
+fn unreadable(session: SessionId, error: &StoreError) -> OpError {
+    match error {
+        StoreError::Unreadable { .. } => OpError::SessionUnreadable(session.to_string()),
+        other => OpError::StorageFailed(other.to_string()),
+    }
+}
+
+/// Tells a submitter; one that has gone away is no error.
+fn answer(submission: Submission, decision: Result<Accepted, OpError>) {
+    let _ = submission.reply.send(decision);
+}

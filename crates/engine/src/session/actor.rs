@@ -1,0 +1,442 @@
+//! The actor's state, its loop, and the commit that everything shown passes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use signalbox_agents::{Agent, AgentEvent, AgentEvents, PromptBlock, RequestKey, Token};
+use signalbox_facts::{
+    Activity, Committed, FactBody, InputId, SessionId, SessionRow, SignalBody, TurnId, Warning,
+};
+use signalbox_protocol::ops::Op;
+use signalbox_store::{Commit, CommitError};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use super::{Control, Delivery, Live, SessionStream};
+use crate::batch::{Batch, Item};
+use crate::core::Core;
+use crate::items::Items;
+use crate::submission::{Accepted, OpError, Resolution, Submission};
+
+/// First and longest pause between attempts to store what could not be stored.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Resolutions that are remembered, so that a late answer is told what happened.
+const RESOLUTIONS: usize = 256;
+
+/// One loaded session.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    pub(super) core: Arc<Core>,
+    /// The session as committed; memory never runs ahead of it.
+    pub(super) row: SessionRow,
+    pub(super) live: Live,
+    pub(super) turn: Option<OpenTurn>,
+    /// The turn that late updates belong to.
+    pub(super) last_turn: Option<TurnId>,
+    pub(super) items: Items,
+    pub(super) agent: Option<LiveAgent>,
+    /// Which of the agent's open requests a pending input answers.
+    pub(super) parked: HashMap<InputId, RequestKey>,
+    pub(super) resolved: VecDeque<(InputId, Resolution)>,
+    pub(super) batch: Option<Batch>,
+    pub(super) settling: Option<Settling>,
+    /// Work taken out of the queue by a cancel that it survived.
+    pub(super) kept: VecDeque<Submission>,
+    /// Environment offered by the connection that last used the session. Never stored, never logged.
+    pub(super) env: Option<Arc<BTreeMap<String, String>>>,
+    pub(super) next_token: u64,
+    pub(super) inbox: Inbox,
+    subscribers: Vec<mpsc::Sender<Delivery>>,
+}
+
+/// The two queues of a session.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) control: mpsc::Receiver<Control>,
+    pub(super) work: mpsc::Receiver<Submission>,
+}
+
+/// The open turn.
+#[derive(Debug)]
+pub(super) struct OpenTurn {
+    pub(super) id: TurnId,
+    pub(super) request_id: Option<String>,
+    /// Compiled and waiting for the agent to be ready.
+    pub(super) waiting: Option<Vec<PromptBlock>>,
+    /// The agent has a prompt of this turn.
+    pub(super) prompting: bool,
+    /// Somebody interrupted it.
+    pub(super) cancelled: bool,
+    /// The agent was told to stop so that it can be steered.
+    pub(super) stopping: bool,
+    /// Compiled steering input that the agent has not got yet.
+    pub(super) steers: Vec<Vec<PromptBlock>>,
+    pub(super) meta: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The running agent.
+#[derive(Debug)]
+pub(super) struct LiveAgent {
+    pub(super) agent: Agent,
+    pub(super) events: AgentEvents,
+    pub(super) ready: bool,
+    /// Instructions that it did not take as its system prompt go with its first prompt.
+    pub(super) instructions: Option<String>,
+}
+
+/// A setting that the agent is asked to take; work waits for it.
+#[derive(Debug)]
+pub(super) struct Settling {
+    pub(super) token: Token,
+    pub(super) then: FactBody,
+    pub(super) reply: oneshot::Sender<Result<Accepted, OpError>>,
+}
+
+impl Actor {
+    pub(super) fn new(core: Arc<Core>, row: SessionRow, inbox: Inbox, subscriber: mpsc::Sender<Delivery>) -> Self {
+        Self {
+            core,
+            items: Items::new(row.cwd.clone()),
+            last_turn: row.activity.turn(),
+            row,
+            live: Live::default(),
+            turn: None,
+            agent: None,
+            parked: HashMap::new(),
+            resolved: VecDeque::new(),
+            batch: None,
+            settling: None,
+            kept: VecDeque::new(),
+            env: None,
+            next_token: 0,
+            inbox,
+            subscribers: vec![subscriber],
+        }
+    }
+
+    pub(super) async fn run(mut self, released: Vec<Committed>) {
+        if !released.is_empty() {
+            self.publish(released.into()).await;
+        }
+        let shutdown = self.core.shutdown.clone();
+        let mut idle_since = Instant::now();
+        loop {
+            let free = self.settling.is_none();
+            if free && let Some(submission) = self.kept.pop_front() {
+                self.work(submission).await;
+                continue;
+            }
+            let idle = self.agent.is_some() && self.turn.is_none();
+            if !idle {
+                idle_since = Instant::now();
+            }
+            let step = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => None,
+                message = self.inbox.control.recv() => message.map(Step::Control),
+                events = next_events(self.agent.as_mut()) => Some(Step::Agent(events)),
+                submission = self.inbox.work.recv(), if free => submission.map(Step::Work),
+                () = sleep_until(idle_since + self.core.idle_agent), if idle => Some(Step::IdleAgent),
+            };
+            match step {
+                None => break,
+                Some(Step::Control(Control::Op(submission))) => self.control(submission).await,
+                Some(Step::Control(Control::Subscribe(reply))) => self.subscribe(reply),
+                Some(Step::Agent(Some(events))) => self.on_events(events).await,
+                Some(Step::Agent(None)) => self.agent = None,
+                Some(Step::Work(submission)) => self.work(submission).await,
+                Some(Step::IdleAgent) => {
+                    if let Some(live) = &self.agent {
+                        live.agent.stop();
+                    }
+                    idle_since = Instant::now();
+                }
+            }
+        }
+        self.end().await;
+    }
+
+    /// The server stops: the open turn ends, everybody who waits is told.
+    async fn end(mut self) {
+        self.inbox.control.close();
+        self.inbox.work.close();
+        if self.turn.is_some() {
+            self.stop_turn_for_shutdown().await;
+        }
+        if let Some(settling) = self.settling.take() {
+            reply(settling.reply, Err(OpError::ShuttingDown));
+        }
+        if let Some(live) = self.agent.take() {
+            live.agent.stop();
+        }
+        while let Some(message) = self.inbox.control.recv().await {
+            if let Control::Op(submission) = message {
+                reply(submission.reply, Err(OpError::ShuttingDown));
+            }
+        }
+        for submission in self.kept.drain(..) {
+            reply(submission.reply, Err(OpError::ShuttingDown));
+        }
+        while let Some(submission) = self.inbox.work.recv().await {
+            reply(submission.reply, Err(OpError::ShuttingDown));
+        }
+    }
+
+    async fn control(&mut self, submission: Submission) {
+        let Submission { op, origin, reply: sender, .. } = submission;
+        if origin.env.is_some() {
+            self.env.clone_from(&origin.env);
+        }
+        let decision = match op {
+            Op::Cancel { turn, .. } => {
+                let decision = self.cancel(turn).await;
+                if decision.is_ok() {
+                    self.drop_waiting_prompts();
+                }
+                decision
+            }
+            Op::AnswerPermission { request_id, option_id, for_session, message, .. } => {
+                self.answer_permission(&request_id, option_id, for_session, message, origin.client).await
+            }
+            Op::AnswerElicitation { request_id, answer, .. } => {
+                self.answer_elicitation(&request_id, answer, origin.client).await
+            }
+            Op::SetExecutionPolicy { mode, sandbox, request_id, .. } => {
+                let policy = signalbox_protocol::ops::Policy { mode, sandbox };
+                self.set_policy(crate::convert::policy_in(policy), request_id).await
+            }
+            Op::SetPermissionMode { mode, .. } => {
+                let policy = signalbox_facts::Policy { mode: crate::convert::mode_in(mode), ..self.row.policy };
+                self.set_policy(policy, None).await
+            }
+            Op::SetSandbox { sandbox, .. } => {
+                let policy =
+                    signalbox_facts::Policy { sandbox: crate::convert::sandbox_in(sandbox), ..self.row.policy };
+                self.set_policy(policy, None).await
+            }
+            other => Err(OpError::Unsupported(other.name())),
+        };
+        reply(sender, decision);
+    }
+
+    async fn work(&mut self, submission: Submission) {
+        let Submission { op, origin, reply: sender, .. } = submission;
+        if origin.env.is_some() {
+            self.env.clone_from(&origin.env);
+        }
+        match op {
+            Op::Prompt { session, doc, request_id } => {
+                let mut input = signalbox_protocol::ops::TurnInput::new(session, doc);
+                input.mode = signalbox_protocol::ops::TurnMode::Start;
+                input.request_id = request_id;
+                self.turn_input(input, origin, sender).await;
+            }
+            Op::TurnInput(input) => self.turn_input(input, origin, sender).await,
+            Op::SetModel { model, .. } => self.set_model(model, sender).await,
+            Op::SetConfigOption { config_id, value, .. } => self.set_option(config_id, value, sender).await,
+            Op::ThreadSettings { settings, request_id, .. } => {
+                let decision = self.thread_settings(settings, request_id).await;
+                reply(sender, decision);
+            }
+            Op::Rename { title, .. } => {
+                let decision = self.rename(title).await;
+                reply(sender, decision);
+            }
+            Op::Archive { .. } => {
+                let decision = self.archive(true).await;
+                reply(sender, decision);
+            }
+            Op::Unarchive { .. } => {
+                let decision = self.archive(false).await;
+                reply(sender, decision);
+            }
+            other => reply(sender, Err(OpError::Unsupported(other.name()))),
+        }
+    }
+
+    fn subscribe(&mut self, reply: oneshot::Sender<SessionStream>) {
+        let (sender, deliveries) = mpsc::channel(super::STREAM);
+        let stream = SessionStream { row: self.row.clone(), live: self.live.clone(), deliveries };
+        if reply.send(stream).is_ok() {
+            self.subscribers.push(sender);
+        }
+    }
+
+    // ---- commit ----
+
+    /// The batch being put together; begins one if there is none.
+    pub(super) fn batch(&mut self) -> &mut Batch {
+        let (session, last_seq, now_ms) = (self.row.id, self.row.last_seq, self.core.now_ms);
+        self.batch.get_or_insert_with(|| Batch::new(session, last_seq, now_ms()))
+    }
+
+    /// Activity as it will be after the batch.
+    pub(super) fn activity(&self) -> Activity {
+        let coming = self.batch.as_ref().and_then(Batch::activity);
+        coming.unwrap_or(&self.row.activity).clone()
+    }
+
+    pub(super) fn warn(&mut self, reason: &str, message: impl Into<String>, request_id: Option<String>) {
+        let turn = self.turn.as_ref().map(|turn| turn.id);
+        let warning = Warning { message: message.into(), reason: reason.to_owned(), terminal: false, request_id };
+        self.batch().push(turn, Item::None, FactBody::Warning(warning));
+    }
+
+    pub(super) fn signal(&mut self, body: SignalBody) {
+        let turn = self.turn.as_ref().map(|turn| turn.id);
+        match &body {
+            SignalBody::Models { available, current } => {
+                self.live.models = Some((available.clone(), current.clone()));
+            }
+            SignalBody::ConfigOptions(options) => self.live.config_options = Some(options.clone()),
+            SignalBody::ContextWindow(window) => self.live.context_window = Some(*window),
+            SignalBody::Stalled { .. } | SignalBody::Unloaded => {}
+        }
+        self.batch().signal(turn, body);
+    }
+
+    /// Stores the batch and shows it. On an error nothing of it is stored or shown, and it is gone.
+    pub(super) async fn try_commit(&mut self) -> Result<(), CommitError> {
+        let Some(batch) = self.batch.take().filter(|batch| !batch.is_empty()) else { return Ok(()) };
+        let (expected, entries) = batch.seal();
+        self.store(expected, &entries).await?;
+        self.release(entries).await;
+        Ok(())
+    }
+
+    /// Stores the batch and shows it, however long the store needs to recover: the agent is not read meanwhile.
+    pub(super) async fn commit(&mut self) {
+        let Some(batch) = self.batch.take().filter(|batch| !batch.is_empty()) else { return };
+        let (expected, entries) = batch.seal();
+        let mut pause = RETRY.0;
+        while let Err(error) = self.store(expected, &entries).await {
+            tracing::error!(session = %self.row.id, %error, "facts cannot be stored; the session is stalled");
+            if !matches!(error, CommitError::Storage { .. }) || self.core.shutdown.is_cancelled() {
+                // Nothing that waiting could mend. What was not stored is not shown; the next start closes the turn.
+                return;
+            }
+            self.refuse_while_stalled(pause, &error).await;
+            pause = (pause * 2).min(RETRY.1);
+        }
+        self.release(entries).await;
+    }
+
+    /// Waits for the next attempt; whoever asks for something meanwhile is told at once.
+    async fn refuse_while_stalled(&mut self, pause: Duration, error: &CommitError) {
+        let until = Instant::now() + pause;
+        let shutdown = self.core.shutdown.clone();
+        loop {
+            let submission = tokio::select! {
+                () = sleep_until(until) => return,
+                () = shutdown.cancelled() => return,
+                message = self.inbox.control.recv() => match message {
+                    Some(Control::Op(submission)) => submission,
+                    Some(Control::Subscribe(reply)) => {
+                        self.subscribe(reply);
+                        continue;
+                    }
+                    None => return,
+                },
+                submission = self.inbox.work.recv() => match submission {
+                    Some(submission) => submission,
+                    None => return,
+                },
+            };
+            if let (Op::Cancel { .. }, Some(live)) = (&submission.op, &self.agent) {
+                // The agent is stopped now; that the turn was interrupted is stored when it can be.
+                if let Some(turn) = &mut self.turn {
+                    turn.cancelled = true;
+                }
+                if let Err(error) = live.agent.cancel() {
+                    tracing::debug!(session = %self.row.id, %error, "cancel of a stalled session");
+                }
+            }
+            reply(submission.reply, Err(OpError::StorageFailed(error.to_string())));
+        }
+    }
+
+    async fn store(&self, expected: u64, entries: &[Committed]) -> Result<(), CommitError> {
+        // A signal leaves no row; as this session has no other commit in flight, it cannot overtake one.
+        if entries.iter().all(|entry| matches!(entry, Committed::Signal(_))) {
+            return Ok(());
+        }
+        let commit = Commit { session: self.row.id, expected_last_seq: expected, entries: entries.to_vec() };
+        match self.core.store.writer.commit(commit).await {
+            Ok(_) => Ok(()),
+            Err(CommitError::Unflushed { session, source }) => self.flush_until_done(session, &source).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The facts are stored; only the disk has not confirmed them.
+    async fn flush_until_done(&self, session: SessionId, source: &std::io::Error) -> Result<(), CommitError> {
+        tracing::error!(%session, error = %source, "the disk did not confirm a flush; trying again");
+        let mut pause = RETRY.0;
+        while let Err(error) = self.core.store.writer.flush().await {
+            tracing::error!(%session, %error, "the disk did not confirm a flush");
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY.1),
+                () = self.core.shutdown.cancelled() => return Err(CommitError::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    async fn release(&mut self, entries: Vec<Committed>) {
+        for entry in &entries {
+            if let Committed::Fact(fact) = entry {
+                self.row.apply(fact);
+            }
+        }
+        self.publish(entries.into()).await;
+    }
+
+    async fn publish(&mut self, delivery: Delivery) {
+        let mut gone = false;
+        for subscriber in &self.subscribers {
+            gone |= subscriber.send(Arc::clone(&delivery)).await.is_err();
+        }
+        if gone {
+            self.subscribers.retain(|subscriber| !subscriber.is_closed());
+        }
+    }
+
+    // ---- small things the other files share ----
+
+    pub(super) fn token(&mut self) -> Token {
+        self.next_token += 1;
+        Token(self.next_token)
+    }
+
+    pub(super) fn roots(&self) -> Vec<PathBuf> {
+        self.row.all_roots()
+    }
+
+    pub(super) fn remember(&mut self, input: InputId, resolution: Resolution) {
+        if self.resolved.len() == RESOLUTIONS {
+            self.resolved.pop_front();
+        }
+        self.resolved.push_back((input, resolution));
+    }
+}
+
+enum Step {
+    Control(Control),
+    Agent(Option<Vec<AgentEvent>>),
+    Work(Submission),
+    IdleAgent,
+}
+
+async fn next_events(agent: Option<&mut LiveAgent>) -> Option<Vec<AgentEvent>> {
+    match agent {
+        Some(live) => live.events.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells a submitter; one that has gone away is no error.
+pub(super) fn reply(sender: oneshot::Sender<Result<Accepted, OpError>>, decision: Result<Accepted, OpError>) {
+    let _ = sender.send(decision);
+}

@@ -1,0 +1,115 @@
+//! One task a loaded session: the only writer of its facts, the only holder of its agent.
+
+mod actor;
+mod approvals;
+mod settings;
+mod turns;
+mod updates;
+
+use std::sync::Arc;
+
+use signalbox_facts::{Committed, ConfigOption, ContextWindow, Model, Seq, SessionRow};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::core::Core;
+use crate::submission::{OpError, Submission};
+
+pub(crate) use settings::{existing_directory, is_choice};
+use actor::Actor;
+
+/// Submissions that may wait in each of a session's two queues.
+const QUEUE: usize = 256;
+/// Commits that a subscriber may be behind; subscribers never wait for clients, so this is not reached for long.
+const STREAM: usize = 64;
+
+/// What one commit released, in order.
+pub type Delivery = Arc<[Committed]>;
+
+/// Everything that a session commits, from one point on.
+#[derive(Debug)]
+pub struct SessionStream {
+    /// The session as it was at that point; `row.last_seq` is the last fact before the stream.
+    pub row: SessionRow,
+    /// What the agent has told that leaves no row.
+    pub live: Live,
+    /// What follows. It must be read without waiting for any client.
+    pub deliveries: mpsc::Receiver<Delivery>,
+}
+
+/// The latest signals.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    /// Models on offer and the current one.
+    pub models: Option<(Vec<Model>, String)>,
+    /// The agent's options.
+    pub config_options: Option<Vec<ConfigOption>>,
+    /// How full the context is.
+    pub context_window: Option<ContextWindow>,
+}
+
+/// The queues of a loaded session.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    control: mpsc::Sender<Control>,
+    work: mpsc::Sender<Submission>,
+}
+
+/// What is taken before any work and never waits for an agent.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// A cancel, an answer or a policy.
+    Op(Submission),
+    /// Somebody wants the stream from here on.
+    Subscribe(oneshot::Sender<SessionStream>),
+}
+
+impl Handle {
+    /// Starts a session's actor. `released` is what its row already holds and nobody was shown yet.
+    pub(crate) fn spawn(core: &Arc<Core>, row: SessionRow, released: Vec<Committed>) -> Self {
+        let (control, control_queue) = mpsc::channel(QUEUE);
+        let (work, work_queue) = mpsc::channel(QUEUE);
+        let (sender, deliveries) = mpsc::channel(STREAM);
+        let shown = released.first().and_then(first_seq).map_or(row.last_seq, |seq| seq.saturating_sub(1));
+        let stream_row = SessionRow { last_seq: shown, ..row.clone() };
+        (core.on_load)(SessionStream { row: stream_row, live: Live::default(), deliveries });
+        let inbox = actor::Inbox { control: control_queue, work: work_queue };
+        let actor = Actor::new(Arc::clone(core), row, inbox, sender);
+        core.tracker.spawn(actor.run(released));
+        Self { control, work }
+    }
+
+    /// Hands a submission over; its reply channel gets the decision.
+    ///
+    /// # Errors
+    /// The submission with what hinders it: the queue is full, or the session's task has ended.
+    pub(crate) fn submit(&self, submission: Submission, control: bool) -> Result<(), (Submission, OpError)> {
+        if control {
+            self.control.try_send(Control::Op(submission)).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(Control::Op(submission)) => (submission, OpError::Overloaded),
+                mpsc::error::TrySendError::Closed(Control::Op(submission)) => (submission, OpError::ShuttingDown),
+                // Only what was sent comes back.
+                mpsc::error::TrySendError::Full(Control::Subscribe(_))
+                | mpsc::error::TrySendError::Closed(Control::Subscribe(_)) => unreachable!("an Op was sent"),
+            })
+        } else {
+            self.work.try_send(submission).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(submission) => (submission, OpError::Overloaded),
+                mpsc::error::TrySendError::Closed(submission) => (submission, OpError::ShuttingDown),
+            })
+        }
+    }
+
+    /// The stream of the session from now on.
+    pub(crate) async fn subscribe(&self) -> Result<SessionStream, OpError> {
+        let (reply, stream) = oneshot::channel();
+        self.control.send(Control::Subscribe(reply)).await.map_err(|_| OpError::ShuttingDown)?;
+        stream.await.map_err(|_| OpError::ShuttingDown)
+    }
+}
+
+fn first_seq(committed: &Committed) -> Option<Seq> {
+    match committed {
+        Committed::Fact(fact) => Some(fact.seq),
+        Committed::Signal(_) => None,
+    }
+}

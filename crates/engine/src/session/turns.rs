@@ -1,0 +1,494 @@
+//! The life of a turn: start, steer, interrupt, end.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+use signalbox_agents::{OpenSession, PromptBlock, PromptRequest, start};
+use signalbox_facts::{
+    ActivityState, AdditionalContext, Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt,
+    ResolvedBy, ResolverKind, TitleChanged, TitleOrigin, ToolOutcome, TurnContext, TurnEnded, TurnId, TurnStatus,
+    Usage, Warning, canonical_text, display_text,
+};
+use signalbox_protocol::ops::{TurnInput, TurnMode};
+use signalbox_store::CommitError;
+use tokio::sync::oneshot;
+
+use super::actor::{Actor, LiveAgent, OpenTurn, reply};
+use crate::batch::Item;
+use crate::submission::{Accepted, OpError, Origin, Submission};
+use crate::{activity, convert, prompt, title};
+
+type Reply = oneshot::Sender<Result<Accepted, OpError>>;
+
+impl Actor {
+    /// Decides about an input: start, steer, or decline. Replies as soon as the decision is stored.
+    pub(super) async fn turn_input(&mut self, input: TurnInput, origin: Origin, sender: Reply) {
+        match self.decide_input(input, origin).await {
+            Ok(accepted) => {
+                reply(sender, Ok(accepted));
+                self.drive_prompt().await;
+            }
+            Err(error) => {
+                self.batch = None;
+                reply(sender, Err(error));
+            }
+        }
+    }
+
+    async fn decide_input(&mut self, input: TurnInput, origin: Origin) -> Result<Accepted, OpError> {
+        if self.row.archived {
+            return Err(OpError::Archived);
+        }
+        if self.row.worktree_discarded {
+            return Err(OpError::WorktreeDiscarded);
+        }
+        let blocks = convert::doc_in(input.doc.clone());
+        if is_blank(&blocks) {
+            let message = "the input is empty; send at least one text, file, image or resource".to_owned();
+            return Err(OpError::InvalidParams { path: "input", message });
+        }
+        if let Some(id) = &input.client_message_id
+            && let Some(turn) = self.accepted_before(id, &blocks).await?
+        {
+            return Ok(Accepted::Repeated { turn });
+        }
+        match (&self.turn, input.mode) {
+            (Some(turn), TurnMode::Start) => Err(OpError::TurnActive(turn.id)),
+            (_, TurnMode::Queue) => Err(OpError::Unsupported("queueing a prompt")),
+            (Some(_), _) => self.steer(input, blocks).await,
+            (None, TurnMode::Steer) => Err(OpError::NoActiveTurn { verb: "steer" }),
+            (None, _) if input.expected_turn.is_some() => Err(OpError::NoActiveTurn { verb: "steer" }),
+            (None, _) => self.start_turn(input, blocks, origin).await,
+        }
+    }
+
+    /// The turn that a client's message went into, if it was accepted before. The same id with another text is an error.
+    async fn accepted_before(&self, id: &str, blocks: &[DocBlock]) -> Result<Option<TurnId>, OpError> {
+        let receipt = self.core.store.reader.receipt(self.row.id, id).await;
+        let Some(receipt) = receipt.map_err(|error| OpError::StorageFailed(error.to_string()))? else {
+            return Ok(None);
+        };
+        let facts = self.core.store.reader.facts(self.row.id, receipt.seq, receipt.seq).await;
+        let facts = facts.map_err(|error| OpError::StorageFailed(error.to_string()))?;
+        let same = facts.iter().any(|fact| matches!(&fact.body, FactBody::Prompt(prompt) if prompt.blocks == blocks));
+        if same {
+            return Ok(receipt.turn);
+        }
+        let message = format!("clientUserMessageId {id:?} was used for another input; use a new id");
+        Err(OpError::InvalidParams { path: "clientUserMessageId", message })
+    }
+
+    async fn start_turn(
+        &mut self,
+        input: TurnInput,
+        blocks: Vec<DocBlock>,
+        origin: Origin,
+    ) -> Result<Accepted, OpError> {
+        self.apply_settings(input.settings.clone(), None)?;
+        let turn = TurnId::generate();
+        let Some(running) = activity::open_turn(&self.row.activity, turn, input.request_id.clone()) else {
+            // Only if the row says that a turn is open while none is; the next start of the server mends it.
+            return Err(OpError::TurnActive(self.row.activity.turn().unwrap_or(turn)));
+        };
+        let text = canonical_text(&blocks);
+        let context = self.turn_context(&input);
+        self.batch().push(Some(turn), Item::None, FactBody::Activity(running));
+        if self.row.title_origin == TitleOrigin::Default
+            && let Some(title) = title::from_prompt(&text)
+        {
+            let changed = TitleChanged { title, origin: TitleOrigin::Automatic };
+            self.batch().push(Some(turn), Item::None, FactBody::TitleChanged(changed));
+        }
+        let cwd = context.cwd.clone();
+        let prompt = Prompt {
+            display: display_text(&text),
+            text,
+            blocks: blocks.clone(),
+            request_id: input.request_id.clone(),
+            client_message_id: input.client_message_id,
+            opens: Some(Box::new(context.clone())),
+        };
+        self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
+        self.try_commit().await.map_err(|error| not_stored(&error))?;
+        self.items = crate::items::Items::new(cwd);
+        self.turn = Some(OpenTurn {
+            id: turn,
+            request_id: input.request_id,
+            waiting: None,
+            prompting: false,
+            cancelled: false,
+            stopping: false,
+            steers: Vec::new(),
+            meta: prompt_meta(&context, &origin),
+        });
+        self.last_turn = Some(turn);
+        let roots = self.roots();
+        let compiled = compile(blocks, context.additional_context, roots).await;
+        self.tell_unresolved(&compiled.unresolved).await;
+        if let Some(open) = &mut self.turn {
+            open.waiting = Some(compiled.blocks);
+        }
+        Ok(Accepted::Started { turn })
+    }
+
+    fn turn_context(&self, input: &TurnInput) -> TurnContext {
+        // What the batch changes counts already.
+        let mut row = self.row.clone();
+        if let Some(patch) = self.coming_settings() {
+            row.policy = patch.policy.unwrap_or(row.policy);
+            row.cwd = patch.cwd.unwrap_or(row.cwd);
+            row.roots = patch.roots.unwrap_or(row.roots);
+            row.model = patch.model.or(row.model);
+            row.effort = patch.effort.or(row.effort);
+        }
+        TurnContext {
+            cwd: row.cwd,
+            roots: row.roots,
+            model: row.model,
+            effort: row.effort,
+            policy: row.policy,
+            options: row.options,
+            client_metadata: input.client_metadata.clone(),
+            additional_context: convert::context_in(input.additional_context.clone()),
+            parent_turn: input.parent_turn.as_deref().and_then(|id| id.parse().ok()),
+            root_turn: input.root_turn.as_deref().and_then(|id| id.parse().ok()),
+        }
+    }
+
+    /// More input for the open turn: stored at once, given to the agent when it has stopped.
+    async fn steer(&mut self, input: TurnInput, blocks: Vec<DocBlock>) -> Result<Accepted, OpError> {
+        let Some(open) = &self.turn else { return Err(OpError::NoActiveTurn { verb: "steer" }) };
+        let turn = open.id;
+        if let Some(expected) = input.expected_turn.filter(|expected| *expected != turn.to_string()) {
+            return Err(OpError::ActiveTurnMismatch { expected, found: turn, steer: true });
+        }
+        if open.cancelled {
+            return Err(OpError::NoActiveTurn { verb: "steer" });
+        }
+        self.store_steer(turn, blocks, input.request_id, input.client_message_id)
+            .await
+            .map_err(|error| not_stored(&error))?;
+        Ok(Accepted::Steered { turn })
+    }
+
+    pub(super) async fn store_steer(
+        &mut self,
+        turn: TurnId,
+        blocks: Vec<DocBlock>,
+        request_id: Option<String>,
+        client_message_id: Option<String>,
+    ) -> Result<(), CommitError> {
+        let text = canonical_text(&blocks);
+        let display = display_text(&text);
+        let prompt = Prompt { blocks: blocks.clone(), text, display, request_id, client_message_id, opens: None };
+        self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
+        self.try_commit().await?;
+        self.items.break_text();
+        let roots = self.roots();
+        let compiled = compile(blocks, std::collections::BTreeMap::new(), roots).await;
+        self.tell_unresolved(&compiled.unresolved).await;
+        if let Some(open) = &mut self.turn {
+            open.steers.push(compiled.blocks);
+        }
+        self.stop_to_steer();
+        Ok(())
+    }
+
+    /// Stops the agent so that it can be prompted again, unless a tool call or an approval is open: those come first.
+    pub(super) fn stop_to_steer(&mut self) {
+        let held = self.items.has_open_tool() || !self.parked.is_empty();
+        let (Some(open), Some(live)) = (&mut self.turn, &self.agent) else { return };
+        if open.steers.is_empty() || !open.prompting || open.stopping || open.cancelled || held {
+            return;
+        }
+        open.stopping = true;
+        if let Err(error) = live.agent.cancel() {
+            tracing::debug!(session = %self.row.id, %error, "stopping an agent to steer it");
+        }
+    }
+
+    async fn tell_unresolved(&mut self, unresolved: &[String]) {
+        let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
+        for reference in unresolved {
+            self.warn("unresolved_reference", format!("not found: {reference}"), request_id.clone());
+        }
+        self.commit().await;
+    }
+
+    /// Starts the agent if there is none, and prompts it if it is ready.
+    pub(super) async fn drive_prompt(&mut self) {
+        if self.turn.as_ref().is_none_or(|turn| turn.waiting.is_none()) {
+            return;
+        }
+        if self.agent.as_ref().is_some_and(|live| live.agent.is_gone()) {
+            // Its last events are still to come; they lead here again.
+            return;
+        }
+        if self.agent.is_none()
+            && let Err(error) = self.start_agent()
+        {
+            self.finish_turn(TurnStatus::Failed, None, Some(error.to_failure())).await;
+            return;
+        }
+        let (Some(open), Some(live)) = (&mut self.turn, &mut self.agent) else { return };
+        if !live.ready {
+            return;
+        }
+        let Some(mut blocks) = open.waiting.take() else { return };
+        if let Some(instructions) = live.instructions.take() {
+            let text = format!("<instructions>\n{instructions}\n</instructions>");
+            blocks.insert(0, PromptBlock::Text(text));
+        }
+        let request = PromptRequest { blocks, meta: open.meta.clone() };
+        match live.agent.prompt(request) {
+            Ok(()) => open.prompting = true,
+            Err(error) => {
+                let failure = failure("agent_failed", format!("the agent did not take the prompt: {error}"));
+                self.finish_turn(TurnStatus::Failed, None, Some(failure)).await;
+            }
+        }
+    }
+
+    fn start_agent(&mut self) -> Result<(), OpError> {
+        let spec = self.core.catalog.launch(&self.row.provider, &self.row.cwd, self.env.as_deref())?;
+        let open = OpenSession {
+            cwd: self.row.cwd.clone(),
+            roots: self.row.roots.clone(),
+            resume: self.row.agent_session.clone(),
+            model: self.row.model.clone(),
+            effort: self.row.effort.clone(),
+            options: self.row.options.clone(),
+            yolo: self.row.policy.mode == signalbox_facts::Mode::Yolo,
+            instructions: self.row.instructions.clone(),
+            mcp_servers: Vec::new(),
+            meta: Map::new(),
+        };
+        let (agent, events) = start(spec, open, self.core.limits.clone(), &self.core.agents);
+        self.agent = Some(LiveAgent { agent, events, ready: false, instructions: None });
+        Ok(())
+    }
+
+    /// Interrupts the open turn: what waits for an answer is cancelled, the agent is told to stop.
+    pub(super) async fn cancel(&mut self, expected: Option<String>) -> Result<Accepted, OpError> {
+        let Some(open) = &mut self.turn else { return Ok(Accepted::Interrupting { turn: None }) };
+        let turn = open.id;
+        if let Some(expected) = expected.filter(|expected| *expected != turn.to_string()) {
+            return Err(OpError::ActiveTurnMismatch { expected, found: turn, steer: false });
+        }
+        let first = !std::mem::replace(&mut open.cancelled, true);
+        let prompting = open.prompting;
+        if first {
+            self.drain_parked(ResolverKind::Interrupt);
+            self.commit().await;
+        }
+        if !prompting {
+            // The agent has nothing of this turn yet, so nobody would answer.
+            self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), None).await;
+        } else if let Some(live) = &self.agent
+            && let Err(error) = live.agent.cancel()
+        {
+            tracing::debug!(session = %self.row.id, %error, "cancelling an agent that is ending");
+        }
+        Ok(Accepted::Interrupting { turn: Some(turn) })
+    }
+
+    /// A cancel takes back prompts that were not accepted yet, and nothing else.
+    pub(super) fn drop_waiting_prompts(&mut self) {
+        while let Ok(submission) = self.inbox.work.try_recv() {
+            self.kept.push_back(submission);
+        }
+        let (dropped, kept): (Vec<Submission>, Vec<Submission>) = self.kept.drain(..).partition(|submission| {
+            matches!(
+                submission.op,
+                signalbox_protocol::ops::Op::Prompt { .. } | signalbox_protocol::ops::Op::TurnInput(_)
+            )
+        });
+        self.kept = kept.into();
+        for submission in dropped {
+            reply(submission.reply, Err(OpError::Cancelled));
+        }
+    }
+
+    /// Marks everything that waits as cancelled, in the batch. The agent is answered by its driver.
+    pub(super) fn drain_parked(&mut self, by: ResolverKind) {
+        let now = self.activity();
+        let Some(running) = activity::drain(&now) else { return };
+        let turn = now.turn();
+        self.batch().push(turn, Item::None, FactBody::Activity(running));
+        for input in now.pending() {
+            let resolved = PermissionResolved {
+                input: input.id,
+                title: input.title.clone(),
+                tool_call: input.tool_call.clone(),
+                decision: Decision::Cancel,
+                option_id: None,
+                by: ResolvedBy { kind: by, name: None },
+                rule: None,
+                message: None,
+                kept_rule: None,
+            };
+            self.resolve_in_batch(resolved, input.item_seq);
+        }
+        if let Some(live) = &self.agent {
+            for key in self.parked.drain().map(|(_, key)| key) {
+                if let Err(error) = live.agent.answer_permission(key, signalbox_agents::Answer::Cancelled) {
+                    tracing::debug!(session = %self.row.id, %error, "cancelling a request of an ending agent");
+                }
+            }
+        }
+        self.parked.clear();
+    }
+
+    /// The agent has answered the prompt, or will not.
+    pub(super) async fn prompt_ended(
+        &mut self,
+        result: Result<signalbox_agents::PromptOutcome, Box<signalbox_agents::AgentFailure>>,
+    ) {
+        let Some(open) = &mut self.turn else { return };
+        open.prompting = false;
+        let stopped_to_steer = std::mem::take(&mut open.stopping);
+        let cancelled = open.cancelled;
+        if let Ok(outcome) = &result {
+            self.count_usage(outcome.usage);
+        }
+        let Some(open) = &mut self.turn else { return };
+        let steered = !cancelled && !open.steers.is_empty() && (result.is_ok() || stopped_to_steer);
+        if steered {
+            open.waiting = Some(std::mem::take(&mut open.steers).concat());
+            let turn = open.id;
+            self.drain_parked(ResolverKind::Interrupt);
+            let batch_turn = turn;
+            self.batch();
+            if let Some(batch) = &mut self.batch {
+                self.items.close_open(batch, batch_turn, ToolOutcome::Unfinished);
+            }
+            self.commit().await;
+            self.drive_prompt().await;
+            return;
+        }
+        match result {
+            _ if cancelled => self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), None).await,
+            Ok(outcome) => self.finish_turn(TurnStatus::Completed, Some(outcome.stop_reason), None).await,
+            Err(error) => self.finish_turn(TurnStatus::Failed, None, Some(error.to_failure())).await,
+        }
+    }
+
+    fn count_usage(&mut self, tokens: Option<signalbox_agents::TokenUsage>) {
+        let Some(tokens) = tokens.filter(|tokens| tokens.total > 0) else { return };
+        let so_far = self.row.usage.unwrap_or_default();
+        let usage = Usage {
+            input_tokens: so_far.input_tokens + tokens.input,
+            output_tokens: so_far.output_tokens + tokens.output,
+            cached_input_tokens: so_far.cached_input_tokens + tokens.cached_input,
+            reasoning_output_tokens: so_far.reasoning_output_tokens + tokens.reasoning,
+            last_total_tokens: tokens.total,
+        };
+        let turn = self.turn.as_ref().map(|turn| turn.id);
+        self.batch().push(turn, Item::None, FactBody::Usage(usage));
+    }
+
+    /// Ends the open turn: what waits is cancelled, what is open is closed, then the activity, then the end.
+    pub(super) async fn finish_turn(
+        &mut self,
+        status: TurnStatus,
+        stop_reason: Option<String>,
+        failure: Option<Failure>,
+    ) {
+        let Some(open) = self.turn.take() else { return };
+        let turn = open.id;
+        self.drain_parked(ResolverKind::Interrupt);
+        let outcome = match (status, &failure) {
+            (TurnStatus::Interrupted, _) => ToolOutcome::Interrupted,
+            (TurnStatus::Failed, _) => ToolOutcome::AgentGone,
+            _ => ToolOutcome::Unfinished,
+        };
+        self.batch();
+        if let Some(batch) = &mut self.batch {
+            self.items.close_open(batch, turn, outcome);
+        }
+        if status == TurnStatus::Completed && !self.items.has_output() {
+            let warning = Warning {
+                message: "The agent ended the turn without saying or doing anything.".to_owned(),
+                reason: "no_output".to_owned(),
+                terminal: false,
+                request_id: open.request_id.clone(),
+            };
+            self.batch().push(Some(turn), Item::None, FactBody::Warning(warning));
+        }
+        let now = self.activity();
+        let ended = match (&failure, status) {
+            (Some(failure), TurnStatus::Failed) => {
+                activity::fail(&now, turn, FailedReason::ProviderError, failure.message.clone())
+            }
+            (Some(failure), _) => activity::fail(&now, turn, FailedReason::Interrupted, failure.message.clone()),
+            (None, _) => activity::finish(&now, turn),
+        };
+        if let Some(ended) = ended {
+            self.batch().push(Some(turn), Item::None, FactBody::Activity(ended));
+        }
+        let ended = TurnEnded { status, stop_reason, failure, request_id: open.request_id };
+        self.batch().push(Some(turn), Item::None, FactBody::TurnEnded(Box::new(ended)));
+        self.commit().await;
+        self.core.store.writer.request_compaction(self.row.id, turn);
+    }
+
+    /// The server stops while a turn is open.
+    pub(super) async fn stop_turn_for_shutdown(&mut self) {
+        if let Some(live) = &self.agent
+            && let Err(error) = live.agent.cancel()
+        {
+            tracing::debug!(session = %self.row.id, %error, "cancel at shutdown");
+        }
+        let failure = failure("server_stopped", "signalbox stopped before the turn finished.");
+        let failure = Failure { retryable: true, ..failure };
+        self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), Some(failure)).await;
+    }
+
+    pub(super) fn open_turn_waits_for_agent(&self) -> bool {
+        matches!(self.row.activity.state, ActivityState::Running { .. })
+            && self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some())
+    }
+}
+
+fn is_blank(blocks: &[DocBlock]) -> bool {
+    blocks.iter().all(|block| match block {
+        DocBlock::Text { text, .. } => text.trim().is_empty(),
+        DocBlock::Context { .. } => true,
+        _ => false,
+    })
+}
+
+async fn compile(
+    blocks: Vec<DocBlock>,
+    context: std::collections::BTreeMap<String, AdditionalContext>,
+    roots: Vec<PathBuf>,
+) -> prompt::Compiled {
+    if blocks.iter().all(|block| matches!(block, DocBlock::Text { .. })) {
+        return prompt::compile(&blocks, &context, None, &roots);
+    }
+    let compiled = tokio::task::spawn_blocking(move || prompt::compile(&blocks, &context, None, &roots)).await;
+    compiled.unwrap_or_else(|error| prompt::Compiled {
+        blocks: Vec::new(),
+        unresolved: vec![format!("the prompt could not be compiled: {error}")],
+    })
+}
+
+fn prompt_meta(context: &TurnContext, origin: &Origin) -> Map<String, Value> {
+    let mut meta: Map<String, Value> =
+        context.client_metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
+    if let Some(traceparent) = &origin.traceparent {
+        meta.insert("traceparent".to_owned(), Value::from(traceparent.clone()));
+    }
+    meta
+}
+
+pub(super) fn failure(reason: &str, message: impl Into<String>) -> Failure {
+    Failure { reason: reason.to_owned(), message: message.into(), retryable: false, data: Map::new() }
+}
+
+pub(super) fn not_stored(error: &CommitError) -> OpError {
+    match error {
+        CommitError::Closed => OpError::ShuttingDown,
+        other => OpError::StorageFailed(other.to_string()),
+    }
+}

@@ -1,0 +1,181 @@
+//! What the agent reports, in order: each event becomes facts and signals of the next commit, or ends something.
+
+use signalbox_agents::{AgentEvent, AgentInfo, NoticeSeverity, TextChunk, Update};
+use signalbox_facts::{
+    ContextWindow, FactBody, SignalBody, TitleChanged, TitleOrigin, TurnId, TurnStatus, Warning,
+};
+
+use super::actor::Actor;
+use crate::batch::{Batch, Item};
+
+/// A batch is committed when its facts hold this much, even if more events are there.
+const BATCH_BYTES: usize = 256 << 10;
+
+impl Actor {
+    pub(super) async fn on_events(&mut self, events: Vec<AgentEvent>) {
+        if self.turn.is_none() {
+            // What comes late starts and ends its items within one commit.
+            self.items.break_text();
+        }
+        for event in events {
+            self.on_event(event).await;
+            if self.batch.as_ref().is_some_and(|batch| batch.bytes() > BATCH_BYTES) {
+                self.commit().await;
+            }
+        }
+        self.commit().await;
+        self.stop_to_steer();
+    }
+
+    async fn on_event(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Update(update) => self.update(update),
+            AgentEvent::Permission { key, tool, options } => self.permission(key, *tool, options).await,
+            AgentEvent::Elicitation { key, tool_call, form } => self.elicitation(key, tool_call, *form).await,
+            AgentEvent::Withdrawn { key } => self.withdrawn(key).await,
+            AgentEvent::PromptEnded(result) => self.prompt_ended(result).await,
+            AgentEvent::Ready(info) => self.ready(*info).await,
+            AgentEvent::OptionSet { token, result } => self.option_set(token, result).await,
+            AgentEvent::Stalled(silent) => {
+                let since_ms = silent.map(|silent| {
+                    (self.core.now_ms)() - i64::try_from(silent.as_millis()).unwrap_or_default()
+                });
+                self.signal(SignalBody::Stalled { since_ms });
+            }
+            AgentEvent::Warning { reason, message } => self.warn(reason, message, None),
+            AgentEvent::StartFailed(failure) | AgentEvent::Exited(failure) => {
+                self.agent = None;
+                self.give_up_settling();
+                self.agent_is_gone(failure.to_failure()).await;
+            }
+        }
+    }
+
+    /// Its turn has ended already if it had a prompt; one that still waits for it goes on with a fresh process, unless
+    /// this one never got as far as taking it.
+    async fn agent_is_gone(&mut self, failure: signalbox_facts::Failure) {
+        if !self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some()) {
+            return;
+        }
+        let expected = matches!(failure.reason.as_str(), "agent_stopped" | "agent_timeout");
+        let steered = self.items.has_output();
+        if expected || steered {
+            self.drive_prompt().await;
+        } else {
+            self.finish_turn(TurnStatus::Failed, None, Some(failure)).await;
+        }
+    }
+
+    async fn ready(&mut self, info: AgentInfo) {
+        let turn = self.turn.as_ref().map(|turn| turn.id);
+        if self.row.agent_session.as_ref() != Some(&info.acp_session_id) {
+            let body = FactBody::AgentSession { id: info.acp_session_id.clone() };
+            self.batch().push(turn, Item::None, body);
+        }
+        if info.context_lost {
+            self.warn("context_lost", "The agent no longer knows the earlier conversation; it starts afresh.", None);
+        }
+        if !info.models.is_empty() {
+            self.models(info.models, info.current_model);
+        }
+        if !info.options.is_empty() {
+            self.signal(SignalBody::ConfigOptions(info.options));
+        }
+        let instructions = self.row.instructions.clone().filter(|_| !info.takes_instructions && !info.resumed);
+        if let Some(live) = &mut self.agent {
+            live.ready = true;
+            live.instructions = instructions;
+        }
+        self.commit().await;
+        self.drive_prompt().await;
+    }
+
+    /// Updates belong to the open turn, or late to the one before.
+    fn update(&mut self, update: Update) {
+        let Some(turn) = self.turn.as_ref().map(|turn| turn.id).or(self.last_turn) else {
+            self.update_without_turn(update);
+            return;
+        };
+        match update {
+            Update::Message(chunk) => self.with_items(|items, batch| items.text(batch, turn, false, chunk)),
+            Update::Thought(chunk) => self.with_items(|items, batch| items.text(batch, turn, true, chunk)),
+            Update::MessageContent { message_id, content } => {
+                self.with_items(|items, batch| items.content(batch, turn, message_id, &content));
+            }
+            Update::Tool(patch) => self.with_items(|items, batch| items.tool(batch, turn, *patch, false)),
+            Update::Plan(plan) => self.with_items(|items, batch| items.plan(batch, turn, plan)),
+            Update::Compaction { id, status } => {
+                self.with_items(|items, batch| items.compaction(batch, turn, id, status));
+            }
+            other => self.session_update(other, Some(turn)),
+        }
+    }
+
+    fn with_items(&mut self, change: impl FnOnce(&mut crate::items::Items, &mut Batch)) {
+        self.batch();
+        if let Some(batch) = &mut self.batch {
+            change(&mut self.items, batch);
+        }
+    }
+
+    fn session_update(&mut self, update: Update, turn: Option<TurnId>) {
+        match update {
+            Update::ConfigOptions(options) => {
+                if self.live.config_options.as_ref() != Some(&options) {
+                    self.signal(SignalBody::ConfigOptions(options));
+                }
+            }
+            Update::Models { available, current } => self.models(available, current),
+            Update::ContextWindow(window) => self.context_window(window),
+            Update::Title(Some(title)) => self.agent_title(&title, turn),
+            Update::Notice { severity, title, description } => {
+                let message = description.map_or(title.clone(), |more| format!("{title}: {more}"));
+                let reason = match severity {
+                    NoticeSeverity::Info => "agent_notice",
+                    NoticeSeverity::Warning => "agent_warning",
+                    NoticeSeverity::Error => "agent_error",
+                };
+                let warning = Warning { message, reason: reason.to_owned(), terminal: false, request_id: None };
+                self.batch().push(turn, Item::None, FactBody::Warning(warning));
+            }
+            // The echo of what was sent, and what clients have no use for yet.
+            Update::UserMessage(_) | Update::Modes(_) | Update::Commands(_) | Update::Title(None) => {}
+            Update::Unknown(value) => {
+                tracing::debug!(session = %self.row.id, update = %value, "an update of an unknown kind");
+            }
+            Update::Message(_)
+            | Update::Thought(_)
+            | Update::MessageContent { .. }
+            | Update::Tool(_)
+            | Update::Plan(_)
+            | Update::Compaction { .. } => {}
+        }
+    }
+
+    /// Before the first turn there is nothing that a message could belong to; it is shown as a notice.
+    fn update_without_turn(&mut self, update: Update) {
+        match update {
+            Update::Message(TextChunk { text, .. }) if !text.trim().is_empty() => {
+                self.warn("agent_notice", text, None);
+            }
+            other => self.session_update(other, None),
+        }
+    }
+
+    /// Zeros after a cancel are no news.
+    fn context_window(&mut self, window: ContextWindow) {
+        if window.used_tokens == 0 && self.live.context_window.is_some() || self.live.context_window == Some(window) {
+            return;
+        }
+        self.signal(SignalBody::ContextWindow(window));
+    }
+
+    fn agent_title(&mut self, title: &str, turn: Option<TurnId>) {
+        let title: String = title.trim().chars().take(200).collect();
+        if title.is_empty() || title == self.row.title || self.row.title_origin > TitleOrigin::Agent {
+            return;
+        }
+        let changed = TitleChanged { title, origin: TitleOrigin::Agent };
+        self.batch().push(turn, Item::None, FactBody::TitleChanged(changed));
+    }
+}

@@ -1,0 +1,263 @@
+//! What goes into the core: an Op with its envelope; and what the core decides about it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use signalbox_facts::{Failure, SessionId, SubmissionId, TurnId};
+use signalbox_protocol::ops::Op;
+use tokio::sync::oneshot;
+
+/// Where a submission comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// Name of the client or device, for people; it is shown as who answered an approval.
+    pub client: Option<String>,
+    /// Variables that agents may be given, of the process that the connection comes from. In memory only.
+    pub env: Option<Arc<BTreeMap<String, String>>>,
+    /// W3C `traceparent` of the request.
+    pub traceparent: Option<String>,
+}
+
+/// An Op on its way into the core.
+#[derive(Debug)]
+pub struct Submission {
+    /// Its id.
+    pub id: SubmissionId,
+    /// What is asked.
+    pub op: Op,
+    /// Who asks.
+    pub origin: Origin,
+    /// For `new_session`: the id that the session shall have.
+    pub session: Option<SessionId>,
+    /// Takes the core's decision, not the outcome of a turn.
+    pub reply: oneshot::Sender<Result<Accepted, OpError>>,
+}
+
+/// The core took it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Accepted {
+    /// A session exists.
+    Created {
+        /// Its id.
+        session: SessionId,
+    },
+    /// A turn began.
+    Started {
+        /// Its id.
+        turn: TurnId,
+    },
+    /// The input went into the open turn.
+    Steered {
+        /// That turn.
+        turn: TurnId,
+    },
+    /// The same client message was accepted before.
+    Repeated {
+        /// The turn it went into.
+        turn: TurnId,
+    },
+    /// The open turn is being interrupted; `None` if there was none.
+    Interrupting {
+        /// The turn.
+        turn: Option<TurnId>,
+    },
+    /// It holds, in the row and in the running agent.
+    Applied,
+}
+
+/// The core did not take it. Nothing has changed, unless a variant says otherwise.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum OpError {
+    /// There is no such session.
+    #[error("thread not found: {0}")]
+    SessionNotFound(String),
+    /// The session's row cannot be read.
+    #[error("the stored thread {0} cannot be read")]
+    SessionUnreadable(String),
+    /// A turn is open and a start was asked for.
+    #[error("a turn is running")]
+    TurnActive(TurnId),
+    /// No turn is open, and the Op needs one.
+    #[error("no active turn to {verb}")]
+    NoActiveTurn {
+        /// What was to be done with it.
+        verb: &'static str,
+    },
+    /// Another turn is open.
+    #[error("expected active turn id {} but found {}", quoted(expected, *steer), quoted(&found.to_string(), *steer))]
+    ActiveTurnMismatch {
+        /// The caller's.
+        expected: String,
+        /// The open one.
+        found: TurnId,
+        /// Whether it was to be steered; the frozen texts differ.
+        steer: bool,
+    },
+    /// It does not fit.
+    #[error("{message}")]
+    InvalidParams {
+        /// Path of the field.
+        path: &'static str,
+        /// What was wrong and what to do.
+        message: String,
+    },
+    /// No provider of this name.
+    #[error("there is no provider {name:?}; known are {}", known.join(", "))]
+    ProviderNotFound {
+        /// The name.
+        name: String,
+        /// All names.
+        known: Vec<String>,
+    },
+    /// Its command is not there.
+    #[error("{provider} is not available: the command {command:?} was not found")]
+    ProviderUnavailable {
+        /// The provider.
+        provider: String,
+        /// The command.
+        command: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// The agent refused a setting or failed at it.
+    #[error("{message}")]
+    Agent {
+        /// Stable word.
+        reason: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// No such approval waits in this session.
+    #[error("no approval {0} is waiting")]
+    ApprovalNotFound(String),
+    /// The approval has its answer already.
+    #[error("the approval {id} was resolved before")]
+    ApprovalResolved {
+        /// The approval.
+        id: String,
+        /// How.
+        resolution: Box<Resolution>,
+    },
+    /// The session is in the archive.
+    #[error("the thread is archived; unarchive it first")]
+    Archived,
+    /// Its checkout is gone.
+    #[error("the thread's worktree was discarded")]
+    WorktreeDiscarded,
+    /// The session waits for the disk, or this commit failed.
+    #[error("the thread's facts cannot be stored: {0}")]
+    StorageFailed(String),
+    /// Too much is waiting.
+    #[error("too many requests are waiting; retry later")]
+    Overloaded,
+    /// A cancel came before it was accepted.
+    #[error("cancelled before it was accepted")]
+    Cancelled,
+    /// This version does not do that yet.
+    #[error("{0} is not supported by this version")]
+    Unsupported(&'static str),
+    /// The server is stopping.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+/// How an approval was resolved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Resolution {
+    /// `client`, `policy`, `interrupt`, `restart` or `unattended`.
+    pub by: &'static str,
+    /// Name of the client or rule.
+    pub name: Option<String>,
+    /// `accept`, `acceptForSession`, `decline`, `cancel` or `answered`.
+    pub decision: &'static str,
+    /// Unix milliseconds.
+    pub at_ms: i64,
+}
+
+fn quoted(id: &str, steer: bool) -> String {
+    if steer { format!("`{id}`") } else { id.to_owned() }
+}
+
+impl OpError {
+    /// The stable word.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::SessionNotFound(_) => "thread_not_found",
+            Self::SessionUnreadable(_) => "thread_unreadable",
+            Self::TurnActive(_) => "turn_active",
+            Self::NoActiveTurn { .. } => "no_active_turn",
+            Self::ActiveTurnMismatch { .. } => "active_turn_mismatch",
+            Self::InvalidParams { .. } => "invalid_params",
+            Self::ProviderNotFound { .. } => "provider_not_found",
+            Self::ProviderUnavailable { .. } => "provider_unavailable",
+            Self::Agent { reason, .. } => reason,
+            Self::ApprovalNotFound(_) => "approval_not_found",
+            Self::ApprovalResolved { .. } => "approval_resolved",
+            Self::Archived => "thread_archived",
+            Self::WorktreeDiscarded => "worktree_unavailable",
+            Self::StorageFailed(_) => "storage_failed",
+            Self::Overloaded => "server_overloaded",
+            Self::Cancelled => "cancelled",
+            Self::Unsupported(_) => "unsupported_op",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+
+    /// Whether the same Op may be taken later.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        matches!(self, Self::StorageFailed(_) | Self::Overloaded | Self::ShuttingDown)
+    }
+
+    /// More about it, by the names of the app-server API.
+    #[must_use]
+    pub fn data(&self) -> Map<String, Value> {
+        let value = match self {
+            Self::TurnActive(turn) => json!({ "activeTurnId": turn.to_string() }),
+            Self::ActiveTurnMismatch { found, .. } => json!({ "activeTurnId": found.to_string() }),
+            Self::InvalidParams { path, .. } => json!({ "path": path }),
+            Self::ProviderUnavailable { command, hint, .. } => json!({ "command": command, "hint": hint }),
+            Self::ProviderNotFound { known, .. } => json!({ "known": known }),
+            Self::ApprovalResolved { resolution, .. } => json!({
+                "by": { "kind": resolution.by, "name": resolution.name },
+                "decision": resolution.decision,
+                "at": resolution.at_ms,
+            }),
+            Self::Overloaded => json!({ "retryAfterMs": 100 }),
+            _ => Value::Null,
+        };
+        match value {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        }
+    }
+
+    /// The same as the failure of a turn.
+    #[must_use]
+    pub fn to_failure(&self) -> Failure {
+        Failure {
+            reason: self.reason().to_owned(),
+            message: self.to_string(),
+            retryable: self.retryable(),
+            data: self.data(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frozen_texts_that_existing_clients_match() {
+        let found = TurnId::generate();
+        let steer = OpError::ActiveTurnMismatch { expected: "A".into(), found, steer: true };
+        assert_eq!(steer.to_string(), format!("expected active turn id `A` but found `{found}`"));
+        let interrupt = OpError::ActiveTurnMismatch { expected: "A".into(), found, steer: false };
+        assert_eq!(interrupt.to_string(), format!("expected active turn id A but found {found}"));
+        assert_eq!(OpError::NoActiveTurn { verb: "interrupt" }.to_string(), "no active turn to interrupt");
+        assert_eq!(OpError::SessionNotFound("x".into()).to_string(), "thread not found: x");
+    }
+}
