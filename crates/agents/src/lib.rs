@@ -24,6 +24,7 @@ pub use handle::{
     Agent, AgentGone, Answer, ElicitationAnswer, PromptBlock, PromptRequest, SendError, Token, start,
 };
 pub use presets::{Preset, preset, presets};
+pub use process::find_program;
 pub use queue::AgentEvents;
 pub use spec::{
     Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, base_environment, environment,

@@ -1,1 +1,21 @@
-//! Tolerant decoding of what agents send.
+//! Tolerant decoding of what agents send: every field by itself, from JSON values, never an error for a whole message.
+
+pub(crate) mod asked;
+mod content;
+pub(crate) mod fast;
+mod fields;
+mod hello;
+mod line;
+mod options;
+mod plan;
+mod tool;
+mod update;
+mod usage;
+
+pub(crate) use fields::take_text;
+pub(crate) use hello::{Hello, hello};
+pub(crate) use line::{Line, RpcError, line};
+pub(crate) use options::{config_options, models, modes};
+pub(crate) use tool::{ToolContext, ToolMemory, tool_patch};
+pub(crate) use update::{Decoded, update};
+pub(crate) use usage::{chunk_usage, context_window, prompt_usage};

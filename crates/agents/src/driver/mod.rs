@@ -1,28 +1,302 @@
-//! The one task that drives an agent: reads and writes its pipes, keeps the deadlines, turns lines into events.
+//! The one task that drives an agent: it owns process and pipes, and feeds a [`Conversation`] that knows no I/O.
+//!
+//! It never waits for the receiver of its events: when that is slow, chunks merge and then the agent's output is not
+//! read. So a cancel, an answer or a stop always gets through.
 
+mod asked;
+mod conversation;
+mod opening;
+mod prompt;
+mod settings;
+mod updates;
+
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use rustix::process::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::event::{AgentEvent, AgentFailure, FailureReason};
+use crate::event::{AgentFailure, FailureReason};
 use crate::handle::Request;
+use crate::process::{Lines, Process, Tail};
 use crate::queue::Sink;
 use crate::spec::{LaunchSpec, Limits, OpenSession};
+use conversation::{Conversation, End};
 
+/// Answers that may wait for an agent that does not read its input, before its output is no longer read.
+const REPLY_BYTES: usize = 1 << 20;
+/// Silence after which an exited agent's output is taken to be complete though something still holds the pipe.
+const DRAIN_QUIET: Duration = Duration::from_millis(300);
+/// Longest time that such an output is read.
+const DRAIN_LONGEST: Duration = Duration::from_secs(5);
+/// Longest wait for an agent that is being stopped to read what waits for it.
+const FLUSH_LONGEST: Duration = Duration::from_secs(1);
+/// Read at a time from stderr.
+const STDERR_READ: usize = 8 << 10;
+
+/// Runs an agent from its start to the end of its last process.
 pub(crate) async fn run(
     spec: LaunchSpec,
-    _open: OpenSession,
-    _limits: Limits,
+    open: OpenSession,
+    limits: Limits,
     mut requests: mpsc::Receiver<Request>,
     sink: Sink,
-    _stop: CancellationToken,
+    stop: CancellationToken,
     prompting: Arc<AtomicBool>,
 ) {
+    let mut talk = Conversation::new(&spec, open, limits.clone(), prompting, Instant::now());
+    let mut failure = match Process::spawn(&spec) {
+        Ok(process) => {
+            let driver = Driver {
+                lines: Lines::new(limits.line_bytes),
+                stderr: Tail::new(limits.stderr_bytes),
+                errors: vec![0; STDERR_READ],
+                closing: None,
+                process,
+                limits,
+            };
+            driver.drive(&mut talk, &mut requests, &sink, &stop).await
+        }
+        Err(failure) => failure,
+    };
+    // Program and arguments come from the launch table or the configuration; neither holds secrets.
+    let words = std::iter::once(&spec.command).chain(&spec.args).map(String::as_str);
+    failure.command = Some(words.collect::<Vec<_>>().join(" "));
+    let (reason, exit, stray_lines) = (failure.reason.as_str(), &failure.exit_status, talk.stray_lines());
+    tracing::debug!(provider = %spec.provider, reason, ?exit, stray_lines, "agent ended");
     requests.close();
-    prompting.store(false, Ordering::Release);
-    let failure =
-        AgentFailure::new(FailureReason::ProviderUnavailable, format!("cannot start {}", spec.command));
-    sink.push(&mut vec![(AgentEvent::StartFailed(Box::new(failure)), 0)]);
+    while let Ok(request) = requests.try_recv() {
+        talk.request(request, Instant::now());
+    }
+    talk.finish(failure);
+    sink.push(&mut talk.out);
+}
+
+struct Driver {
+    process: Process,
+    lines: Lines,
+    stderr: Tail,
+    errors: Vec<u8>,
+    limits: Limits,
+    /// The agent has exited or closed its output: when to take that as its end.
+    closing: Option<Closing>,
+}
+
+struct Closing {
+    quiet: Instant,
+    latest: Instant,
+}
+
+/// What happened on the pipes.
+enum Io {
+    Wrote(io::Result<usize>),
+    Output(io::Result<usize>),
+    Errors(io::Result<usize>),
+    Exited,
+}
+
+impl Driver {
+    async fn drive(
+        mut self,
+        talk: &mut Conversation,
+        requests: &mut mpsc::Receiver<Request>,
+        sink: &Sink,
+        stop: &CancellationToken,
+    ) -> AgentFailure {
+        let End { mut failure, kill } = self.work(talk, requests, sink, stop).await;
+        talk.stopping();
+        self.stop(talk, sink, kill).await;
+        failure.exit_status = self.process.leader.status.map(|status| status.to_string());
+        failure.stderr_tail = self.stderr.text();
+        failure.stdout_tail = talk.stray_tail();
+        failure
+    }
+
+    /// Until the agent ends, fails or is to stop.
+    async fn work(
+        &mut self,
+        talk: &mut Conversation,
+        requests: &mut mpsc::Receiver<Request>,
+        sink: &Sink,
+        stop: &CancellationToken,
+    ) -> End {
+        let mut timer = std::pin::pin!(sleep_until(Instant::now()));
+        loop {
+            let now = Instant::now();
+            if talk.next_deadline().is_some_and(|deadline| deadline <= now) {
+                talk.tick(now);
+            }
+            sink.push(&mut talk.out);
+            if let Some(end) = talk.end.take() {
+                return end;
+            }
+            if sink.is_closed() {
+                return End::stopped();
+            }
+            let room = sink.has_room();
+            // Time in which the receiver is behind does not count: what the agent wrote last shall not be lost.
+            let closing = self.closing.as_ref().filter(|_| room).map(|closing| closing.quiet);
+            if closing.is_some_and(|quiet| quiet <= now) {
+                return self.died(talk);
+            }
+            if let Some(deadline) = [talk.next_deadline(), closing].into_iter().flatten().min() {
+                // Most deadlines only move away; the timer then fires once too early, which costs less than moving
+                // it at every read.
+                if timer.is_elapsed() || deadline < timer.deadline() {
+                    timer.as_mut().reset(deadline);
+                }
+            }
+            let armed = !timer.is_elapsed();
+            let read = room && talk.wire.waiting_replies() < REPLY_BYTES;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return End::stopped(),
+                request = requests.recv() => match request {
+                    Some(request) => talk.request(request, Instant::now()),
+                    None => return End::stopped(),
+                },
+                io = self.io(talk.wire.pending(), read) => self.handle(io, talk),
+                () = sink.emptied(), if !room => {}
+                () = timer.as_mut(), if armed => {}
+            }
+        }
+    }
+
+    /// The next thing on the pipes. Dropping the future loses nothing.
+    async fn io(&mut self, pending: &[u8], read: bool) -> Io {
+        let Self { process: Process { leader, stdin, stdout, stderr, .. }, lines, errors, .. } = self;
+        let running = leader.status.is_none();
+        let (write, read) = (stdin.is_some() && !pending.is_empty(), read && stdout.is_some());
+        let read_errors = stderr.is_some();
+        tokio::select! {
+            biased;
+            result = async { match stdin {
+                Some(pipe) => pipe.write(pending).await,
+                None => std::future::pending().await,
+            } }, if write => Io::Wrote(result),
+            result = async { match stderr {
+                Some(pipe) => pipe.read(errors).await,
+                None => std::future::pending().await,
+            } }, if read_errors => Io::Errors(result),
+            result = async { match stdout {
+                Some(pipe) => pipe.read_buf(lines.space()).await,
+                None => std::future::pending().await,
+            } }, if read => Io::Output(result),
+            () = leader.ended(), if running => Io::Exited,
+            else => std::future::pending().await,
+        }
+    }
+
+    fn handle(&mut self, io: Io, talk: &mut Conversation) {
+        match io {
+            Io::Wrote(Ok(count)) if count > 0 => talk.wire.wrote(count),
+            Io::Wrote(_) => {
+                // It closed its input: nothing can be asked of it any more.
+                self.process.stdin = None;
+                talk.wire.close();
+                self.ends_soon();
+            }
+            Io::Errors(Ok(count)) if count > 0 => {
+                self.stderr.push(self.errors.get(..count).unwrap_or_default())
+            }
+            Io::Errors(_) => self.process.stderr = None,
+            Io::Output(Ok(count)) if count > 0 => {
+                let now = Instant::now();
+                while let Some(line) = self.lines.next() {
+                    talk.line(line, now);
+                }
+                if self.lines.too_long() {
+                    talk.end = Some(End::garbled(self.limits.line_bytes));
+                }
+                if let Some(closing) = &mut self.closing {
+                    closing.quiet = closing.latest.min(now + DRAIN_QUIET);
+                }
+            }
+            Io::Output(_) => {
+                if let Some(rest) = self.lines.rest() {
+                    talk.line(rest, Instant::now());
+                }
+                self.process.stdout = None;
+                self.ends_soon();
+            }
+            Io::Exited => self.ends_soon(),
+        }
+    }
+
+    /// The agent has exited, or closed a pipe and should exit now.
+    fn ends_soon(&mut self) {
+        let now = Instant::now();
+        let exited = self.process.leader.status.is_some();
+        let wait = match (exited, self.process.stdout.is_some()) {
+            (true, false) => Duration::ZERO,
+            (true, true) => DRAIN_QUIET,
+            (false, _) => self.limits.stop_grace,
+        };
+        let latest = self.closing.as_ref().map_or(now + DRAIN_LONGEST, |closing| closing.latest);
+        self.closing = Some(Closing { quiet: now + wait, latest });
+    }
+
+    fn died(&self, talk: &Conversation) -> End {
+        let message = match (self.process.leader.status, talk.is_ready()) {
+            (Some(status), true) => format!("the agent exited unexpectedly ({status})"),
+            (Some(status), false) => format!("the agent exited before its session was open ({status})"),
+            (None, _) => "the agent closed its input or output".to_owned(),
+        };
+        End { failure: AgentFailure::new(FailureReason::AgentFailed, message), kill: false }
+    }
+
+    /// The stop ladder: end of input, SIGTERM, SIGKILL, and whatever still carries the agent's mark. Every step is
+    /// bounded. What the agent says meanwhile is still heard.
+    async fn stop(&mut self, talk: &mut Conversation, sink: &Sink, kill: bool) {
+        let grace = self.limits.stop_grace;
+        if !kill {
+            // Answers and a cancel first, or the agent would see the end of its input with a request open.
+            self.pump(talk, sink, grace.min(FLUSH_LONGEST), |driver, talk| {
+                driver.process.stdin.is_none() || talk.wire.pending().is_empty()
+            })
+            .await;
+            self.process.stdin = None;
+            talk.wire.close();
+            self.pump(talk, sink, grace, |driver, _| driver.process.leader.status.is_some()).await;
+        }
+        self.process.stdin = None;
+        talk.wire.close();
+        for signal in [Signal::TERM, Signal::KILL] {
+            if self.process.leader.status.is_some() {
+                break;
+            }
+            self.process.signal(signal);
+            self.pump(talk, sink, grace, |driver, _| driver.process.leader.status.is_some()).await;
+        }
+        self.process.sweep().await;
+        // Nobody holds the pipes now: what is in them is soon read.
+        self.pump(talk, sink, DRAIN_QUIET, |driver, _| {
+            driver.process.stdout.is_none() && driver.process.stderr.is_none()
+        })
+        .await;
+    }
+
+    /// Serves the pipes until `done`, or for so long.
+    async fn pump(
+        &mut self,
+        talk: &mut Conversation,
+        sink: &Sink,
+        longest: Duration,
+        done: impl Fn(&Self, &Conversation) -> bool,
+    ) {
+        let mut timer = std::pin::pin!(sleep_until(Instant::now() + longest));
+        while !done(self, talk) {
+            let read = sink.has_room();
+            tokio::select! {
+                io = self.io(talk.wire.pending(), read) => self.handle(io, talk),
+                () = timer.as_mut() => return,
+            }
+            sink.push(&mut talk.out);
+        }
+    }
 }

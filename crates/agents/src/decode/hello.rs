@@ -1,0 +1,106 @@
+//! The answer to `initialize`.
+
+use serde_json::Value;
+
+use super::fields::{Object, has, into_object, object, take_filled, take_list, take_object, text};
+use crate::event::AuthMethod;
+
+/// What an agent says about itself, defaults where it says nothing.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Hello {
+    /// ACP version; `None` if it named none that is a number.
+    pub(crate) protocol: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) load: bool,
+    pub(crate) resume: bool,
+    pub(crate) fork: bool,
+    pub(crate) list: bool,
+    pub(crate) roots: bool,
+    pub(crate) system_prompt: bool,
+    pub(crate) images: bool,
+    pub(crate) audio: bool,
+    pub(crate) resources: bool,
+    pub(crate) mcp_http: bool,
+    pub(crate) mcp_sse: bool,
+    pub(crate) auth_methods: Vec<AuthMethod>,
+}
+
+/// Reads the answer to `initialize`.
+pub(crate) fn hello(result: Value) -> Hello {
+    let mut result = into_object(result).unwrap_or_default();
+    let protocol = result.get("protocolVersion");
+    let protocol = protocol.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
+    let mut info = take_object(&mut result, "agentInfo").unwrap_or_default();
+    let methods = take_list(&mut result, "authMethods").unwrap_or_default();
+    let empty = Object::new();
+    let agent = object(&result, "agentCapabilities").unwrap_or(&empty);
+    let session = object(agent, "sessionCapabilities").unwrap_or(&empty);
+    let prompt = object(agent, "promptCapabilities").unwrap_or(&empty);
+    let mcp = object(agent, "mcpCapabilities").unwrap_or(&empty);
+    Hello {
+        protocol,
+        name: take_filled(&mut info, "title").or_else(|| take_filled(&mut info, "name")),
+        version: take_filled(&mut info, "version"),
+        load: has(agent, "loadSession"),
+        resume: has(session, "resume"),
+        fork: has(session, "fork"),
+        list: has(session, "list"),
+        roots: has(session, "additionalDirectories"),
+        system_prompt: has(session, "systemPrompt"),
+        images: has(prompt, "image"),
+        audio: has(prompt, "audio"),
+        resources: has(prompt, "embeddedContext"),
+        mcp_http: has(mcp, "http"),
+        mcp_sse: has(mcp, "sse"),
+        auth_methods: methods.into_iter().filter_map(auth_method).collect(),
+    }
+}
+
+fn auth_method(value: Value) -> Option<AuthMethod> {
+    let mut object = into_object(value).ok()?;
+    let id = take_filled(&mut object, "id")?;
+    // An older hint for a login in a terminal, with its whole command line.
+    let hint = object.get("_meta").and_then(|meta| meta.get("terminal-auth")?.as_object()).cloned();
+    let mut command = hint.as_ref().and_then(|hint| Some(vec![text(hint, "command")?.to_owned()]));
+    if let (Some(command), Some(args)) =
+        (&mut command, hint.as_ref().and_then(|hint| hint.get("args")?.as_array()))
+    {
+        command.extend(args.iter().filter_map(|arg| Some(arg.as_str()?.to_owned())));
+    }
+    let kind = take_filled(&mut object, "type").unwrap_or_else(|| "agent".to_owned());
+    let kind = if command.is_some() { "terminal".to_owned() } else { kind };
+    Some(AuthMethod {
+        name: take_filled(&mut object, "name").unwrap_or_else(|| id.clone()),
+        description: take_filled(&mut object, "description"),
+        kind,
+        command,
+        id,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn capabilities_are_markers_or_booleans_and_nothing_is_required() {
+        let hello = super::hello(json!({
+            "protocolVersion": "1",
+            "agentCapabilities": {"loadSession": true, "promptCapabilities": {"image": false, "embeddedContext": true},
+                "sessionCapabilities": {"resume": {}, "fork": null}, "mcpCapabilities": 5},
+            "authMethods": [{"id": "login", "_meta": {"terminal-auth": {"command": "kimi", "args": ["login"]}}}, 3],
+        }));
+        assert_eq!(hello.protocol, Some(1));
+        assert!(
+            hello.load && hello.resume && hello.resources && !hello.fork && !hello.images && !hello.mcp_http
+        );
+        assert_eq!(
+            hello.auth_methods[0].command.as_deref(),
+            Some(&["kimi".to_owned(), "login".to_owned()][..])
+        );
+        assert_eq!(super::hello(Value::Null).protocol, None);
+    }
+}

@@ -1,0 +1,126 @@
+//! `session/update`: from its kind to the internal model.
+
+use serde_json::{Value, json};
+use signalbox_facts::{CompactionStatus, ConfigOption};
+
+use super::content::content;
+use super::fields::{Object, take_filled, take_list, take_object, take_text, text};
+use super::{ToolContext, ToolMemory, config_options, plan, tool_patch};
+use crate::update::{Command, Content, NoticeSeverity, TextChunk, Update};
+
+/// An unknown update longer than this is kept by its kind only.
+const UNKNOWN_BYTES: usize = 16 << 10;
+/// Slash commands kept; some agents have hundreds.
+const MAX_COMMANDS: usize = 1000;
+
+/// A decoded update, or one that changes what the driver itself keeps.
+#[derive(Debug)]
+pub(crate) enum Decoded {
+    /// For the receiver.
+    Update(Update),
+    /// The whole set of config options.
+    Options(Vec<ConfigOption>),
+    /// The mode that is now in force.
+    Mode(String),
+    /// The context window or what an agent calls so; kept raw, because the driver knows when it means nothing.
+    Usage(Object),
+    /// Nothing that anybody can see.
+    Nothing,
+}
+
+/// Decodes one update; `bytes` is the length of its line.
+pub(crate) fn update(
+    mut object: Object,
+    bytes: usize,
+    context: &ToolContext<'_>,
+    tools: &mut ToolMemory,
+) -> Decoded {
+    let kind = take_text(&mut object, "sessionUpdate").unwrap_or_default();
+    Decoded::Update(match kind.as_str() {
+        "agent_message_chunk" => match chunk(&mut object) {
+            Ok(chunk) if chunk.text.is_empty() => return Decoded::Nothing,
+            Ok(chunk) => Update::Message(chunk),
+            Err((message_id, content)) => Update::MessageContent { message_id, content },
+        },
+        "agent_thought_chunk" => match chunk(&mut object) {
+            Ok(chunk) if !chunk.text.is_empty() => Update::Thought(chunk),
+            _ => return Decoded::Nothing,
+        },
+        "user_message_chunk" => match chunk(&mut object) {
+            Ok(chunk) if !chunk.text.is_empty() => Update::UserMessage(chunk),
+            _ => return Decoded::Nothing,
+        },
+        "tool_call" | "tool_call_update" => match tool_patch(object, context, tools) {
+            Some(patch) => Update::Tool(Box::new(patch)),
+            None => return Decoded::Nothing,
+        },
+        "plan" => Update::Plan(plan::plan(&mut object)),
+        "plan_update" => Update::Plan(plan::plan_update(&mut object)),
+        "plan_removed" => Update::Plan(plan::plan_removed(&mut object)),
+        "available_commands_update" => Update::Commands(commands(&mut object)),
+        "config_option_update" => match take_list(&mut object, "configOptions") {
+            Some(list) => return Decoded::Options(config_options(list)),
+            None => return Decoded::Nothing,
+        },
+        "current_mode_update" => {
+            let mode =
+                take_filled(&mut object, "currentModeId").or_else(|| take_filled(&mut object, "modeId"));
+            return mode.map_or(Decoded::Nothing, Decoded::Mode);
+        }
+        "session_info_update" => match object.get("title") {
+            Some(Value::String(title)) if !title.trim().is_empty() => {
+                Update::Title(Some(title.trim().to_owned()))
+            }
+            Some(Value::Null) => Update::Title(None),
+            // Times and `_meta` alone are no new title.
+            _ => return Decoded::Nothing,
+        },
+        "usage_update" => return Decoded::Usage(object),
+        "notice" => Update::Notice {
+            severity: match text(&object, "severity") {
+                Some("info") => NoticeSeverity::Info,
+                Some("error") => NoticeSeverity::Error,
+                _ => NoticeSeverity::Warning,
+            },
+            title: take_text(&mut object, "title").unwrap_or_default(),
+            description: take_filled(&mut object, "description"),
+        },
+        "compaction_update" => Update::Compaction {
+            id: take_filled(&mut object, "compactionId").unwrap_or_else(|| "compaction".to_owned()),
+            status: match text(&object, "status") {
+                Some("completed") => CompactionStatus::Completed,
+                Some("failed" | "cancelled") => CompactionStatus::Failed,
+                _ => CompactionStatus::InProgress,
+            },
+        },
+        // The summary is for the model; that there was a compaction is shown already.
+        "compaction_summary_chunk" => return Decoded::Nothing,
+        _ if bytes > UNKNOWN_BYTES => Update::Unknown(json!({"sessionUpdate": kind, "omittedBytes": bytes})),
+        _ => {
+            object.insert("sessionUpdate".to_owned(), Value::String(kind));
+            Update::Unknown(Value::Object(object))
+        }
+    })
+}
+
+fn chunk(object: &mut Object) -> Result<TextChunk, (Option<String>, Content)> {
+    let message_id = take_filled(object, "messageId");
+    match content(object.get_mut("content").map(Value::take).unwrap_or_default()) {
+        Content::Text(text) => Ok(TextChunk { message_id, text }),
+        other => Err((message_id, other)),
+    }
+}
+
+fn commands(object: &mut Object) -> Vec<Command> {
+    let list = take_list(object, "availableCommands").unwrap_or_default();
+    let commands = list.into_iter().filter_map(|value| {
+        let Value::Object(mut command) = value else { return None };
+        let mut input = take_object(&mut command, "input").unwrap_or_default();
+        Some(Command {
+            name: take_filled(&mut command, "name")?,
+            description: take_text(&mut command, "description").unwrap_or_default(),
+            hint: take_filled(&mut input, "hint"),
+        })
+    });
+    commands.take(MAX_COMMANDS).collect()
+}

@@ -1,0 +1,425 @@
+//! The conversation with one agent: what is sent and heard and when, without I/O and with time given from outside.
+//!
+//! Whoever drives it feeds lines, requests and ticks, and takes events ([`Conversation::out`]), bytes to write
+//! ([`Conversation::wire`]) and the verdict that the agent must be stopped ([`Conversation::end`]).
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::asked::Asked;
+use super::opening::{EarlyUpdate, Replay, Way};
+use super::prompt::Running;
+use super::settings::{Origin, Settings, Wanted};
+use crate::decode::{self, Hello, Line, RpcError, ToolContext, ToolMemory};
+use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason, RefusedSetting, RequestKey};
+use crate::handle::Request;
+use crate::presets::preset;
+use crate::process::Tail;
+use crate::queue::Weighed;
+use crate::spec::{LaunchSpec, Limits, OpenSession};
+use crate::vendors::Quirks;
+use crate::wire_out::{Outbox, Unwritable};
+
+/// Kept of stdout lines that are no ACP.
+const STRAY_BYTES: usize = 8 << 10;
+
+/// Why the agent must be stopped, and how: politely, or beginning with a signal.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) failure: AgentFailure,
+    pub(super) kill: bool,
+}
+
+impl End {
+    pub(super) fn stopped() -> Self {
+        Self { failure: AgentFailure::new(FailureReason::Stopped, "the agent was stopped"), kill: false }
+    }
+
+    pub(super) fn garbled(line_bytes: usize) -> Self {
+        let message = format!("the agent sent a line of more than {line_bytes} bytes");
+        Self { failure: AgentFailure::new(FailureReason::AgentFailed, message), kill: true }
+    }
+}
+
+/// How far the agent is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// `initialize` waits for its answer until then.
+    Initializing { until: Instant },
+    /// `authenticate` waits for its answer.
+    Authenticating,
+    /// `session/new`, `resume` or `load` waits for its answer.
+    Opening,
+    /// Mode, model and options are being set.
+    Arranging(VecDeque<Wanted>),
+    /// All is set, but the replay of a loaded session may not be over.
+    Settling,
+    /// Prompts are taken.
+    Ready,
+}
+
+/// A request of ours that waits for its answer.
+#[derive(Debug)]
+pub(super) enum Call {
+    Initialize,
+    Authenticate,
+    Open(Way),
+    Set { origin: Origin, wanted: Wanted, until: Instant },
+    Prompt,
+}
+
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) out: Vec<Weighed>,
+    pub(super) wire: Outbox,
+    pub(super) end: Option<End>,
+
+    pub(super) limits: Limits,
+    pub(super) open: OpenSession,
+    pub(super) protocol: u16,
+    pub(super) ask_modes: Vec<String>,
+    pub(super) yolo_modes: Vec<String>,
+    pub(super) quirks: Quirks,
+    pub(super) login_hint: Option<&'static str>,
+
+    pub(super) phase: Phase,
+    next_call: u64,
+    pub(super) calls: HashMap<u64, Call>,
+    pub(super) next_key: u64,
+    pub(super) asked: BTreeMap<RequestKey, Asked>,
+
+    pub(super) hello: Hello,
+    pub(super) info: AgentInfo,
+    /// The agent's id of the session, as soon as it is known.
+    pub(super) session: Option<String>,
+    pub(super) settings: Settings,
+    pub(super) tools: ToolMemory,
+    /// Updates that came before the session's id.
+    pub(super) early: Vec<EarlyUpdate>,
+    pub(super) early_bytes: usize,
+    /// Events that wait for the session to be open.
+    held: Vec<Weighed>,
+    held_bytes: usize,
+    pub(super) replay: Option<Replay>,
+    /// Prompts and settings that wait for their turn.
+    pub(super) queue: VecDeque<Request>,
+    pub(super) prompting: Arc<AtomicBool>,
+    pub(super) prompt: Option<Running>,
+    pub(super) last_window_used: u64,
+    pub(super) last_heard: Instant,
+    pub(super) stalled: bool,
+    stray: Tail,
+    stray_count: u64,
+}
+
+/// Bytes of events held until the session is open, and of updates held until its id is known; more are dropped.
+pub(super) const HELD_BYTES: usize = 4 << 20;
+
+impl Conversation {
+    /// Begins with `initialize`.
+    pub(super) fn new(
+        spec: &LaunchSpec,
+        open: OpenSession,
+        limits: Limits,
+        prompting: Arc<AtomicBool>,
+        now: Instant,
+    ) -> Self {
+        let mut talk = Self {
+            out: Vec::new(),
+            wire: Outbox::default(),
+            end: None,
+            phase: Phase::Initializing { until: now + limits.initialize },
+            protocol: spec.protocol.max(1),
+            ask_modes: spec.ask_modes.clone(),
+            yolo_modes: spec.yolo_modes.clone(),
+            quirks: spec.quirks,
+            login_hint: preset(spec.provider.as_str()).and_then(|preset| preset.login_hint),
+            limits,
+            open,
+            next_call: 0,
+            calls: HashMap::new(),
+            next_key: 0,
+            asked: BTreeMap::new(),
+            hello: Hello::default(),
+            info: AgentInfo { name: spec.provider.to_string(), ..AgentInfo::default() },
+            session: None,
+            settings: Settings::default(),
+            tools: ToolMemory::default(),
+            early: Vec::new(),
+            early_bytes: 0,
+            held: Vec::new(),
+            held_bytes: 0,
+            replay: None,
+            queue: VecDeque::new(),
+            prompting,
+            prompt: None,
+            last_window_used: 0,
+            last_heard: now,
+            stalled: false,
+            stray: Tail::new(STRAY_BYTES),
+            stray_count: 0,
+        };
+        let version = talk.protocol;
+        talk.call(Call::Initialize, |wire, id| wire.initialize(id, version));
+        talk
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+    }
+
+    pub(super) fn stray_lines(&self) -> u64 {
+        self.stray_count
+    }
+
+    pub(super) fn stray_tail(&mut self) -> String {
+        self.stray.text()
+    }
+
+    pub(super) fn context(&self) -> ToolContext<'_> {
+        ToolContext { cwd: &self.open.cwd, quirks: &self.quirks }
+    }
+
+    /// Sends a request.
+    pub(super) fn call(
+        &mut self,
+        call: Call,
+        write: impl FnOnce(&mut Outbox, u64) -> Result<(), Unwritable>,
+    ) {
+        self.next_call += 1;
+        let id = self.next_call;
+        match write(&mut self.wire, id) {
+            Ok(()) => drop(self.calls.insert(id, call)),
+            Err(error) => self.fail(FailureReason::AgentFailed, error.to_string()),
+        }
+    }
+
+    /// The agent must be stopped.
+    pub(super) fn fail(&mut self, reason: FailureReason, message: impl Into<String>) {
+        self.fail_with(AgentFailure::new(reason, message));
+    }
+
+    pub(super) fn fail_with(&mut self, failure: AgentFailure) {
+        let kill = failure.reason == FailureReason::AgentTimeout;
+        self.end.get_or_insert(End { failure, kill });
+    }
+
+    /// An agent's error answer as a failure; `doing` says what was asked of it.
+    pub(super) fn failure_of(&self, doing: &str, error: RpcError) -> AgentFailure {
+        let mut failure = if error.code == AUTH_REQUIRED {
+            let mut failure = AgentFailure::new(
+                FailureReason::AgentAuthRequired,
+                format!("{} wants a login: {}", self.info.name, error.message),
+            );
+            failure.methods = self.hello.auth_methods.clone();
+            failure.hint = self.login_hint.map(str::to_owned);
+            failure
+        } else {
+            let message = format!("{} answered {doing} with an error: {}", self.info.name, error.message);
+            AgentFailure::new(FailureReason::AgentFailed, message)
+        };
+        failure.code = Some(error.code);
+        failure
+    }
+
+    /// Reports an event, or keeps it until the session is open.
+    pub(super) fn emit(&mut self, event: AgentEvent, bytes: usize) {
+        if self.is_ready() {
+            self.out.push((event, bytes));
+        } else if self.held_bytes < HELD_BYTES {
+            self.held_bytes += bytes;
+            self.held.push((event, bytes));
+        } else {
+            tracing::debug!(bytes, "an event before the session was open is dropped: too many");
+        }
+    }
+
+    /// The session is open: what was held comes after `Ready`.
+    pub(super) fn release_held(&mut self) {
+        self.held_bytes = 0;
+        self.out.append(&mut self.held);
+    }
+
+    pub(super) fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
+        let message = message.into();
+        self.emit(AgentEvent::Warning { reason, message }, 256);
+    }
+
+    /// A line from the agent.
+    pub(super) fn line(&mut self, line: &[u8], now: Instant) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        self.heard(now);
+        if self.is_ready()
+            && let Some(chunk) = decode::fast::chunk(line)
+            && self.session.as_deref() == Some(&*chunk.session)
+        {
+            self.text(&chunk);
+            return;
+        }
+        match decode::line(line) {
+            Line::Notification { method, params } => self.notification(&method, params, line.len(), now),
+            Line::Request { id, method, params } => self.asked(id, &method, params, line.len()),
+            Line::Answer { id, result } => match self.calls.remove(&id) {
+                Some(call) => self.answered(call, result, now),
+                None => self.stray(line),
+            },
+            Line::Stray => self.stray(line),
+        }
+    }
+
+    fn stray(&mut self, line: &[u8]) {
+        self.stray_count += 1;
+        self.stray.push(line);
+        self.stray.push(b"\n");
+        tracing::debug!(bytes = line.len(), count = self.stray_count, "a line from the agent is no ACP");
+    }
+
+    fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+        if self.stalled {
+            self.stalled = false;
+            self.out.push((AgentEvent::Stalled(None), 0));
+        }
+    }
+
+    fn notification(
+        &mut self,
+        method: &str,
+        params: serde_json::Map<String, Value>,
+        bytes: usize,
+        now: Instant,
+    ) {
+        match method {
+            "session/update" => self.session_update(params, bytes, now),
+            "$/cancel_request" => self.withdrawn(params.get("requestId").unwrap_or(&Value::Null)),
+            // Agents send dozens of their own; they mean nothing to us.
+            _ => tracing::trace!(method, "a notification of the agent is ignored"),
+        }
+    }
+
+    fn answered(&mut self, call: Call, result: Result<Value, RpcError>, now: Instant) {
+        match call {
+            Call::Initialize => self.initialized(result, now),
+            Call::Authenticate => self.authenticated(result),
+            Call::Open(way) => self.opened(way, result, now),
+            Call::Set { origin, wanted, .. } => self.setting_answered(origin, wanted, result, now),
+            Call::Prompt => self.prompt_answered(result),
+        }
+    }
+
+    /// A call on the handle.
+    pub(super) fn request(&mut self, request: Request, now: Instant) {
+        match request {
+            Request::Cancel => self.cancel(now),
+            Request::Permission(key, answer) => self.answer_permission(key, answer, now),
+            Request::Elicitation(key, answer) => self.answer_elicitation(key, answer, now),
+            work => {
+                self.queue.push_back(work);
+                self.pump(now);
+            }
+        }
+    }
+
+    /// Starts work that waits: settings one after the other, a prompt when none is on its way.
+    pub(super) fn pump(&mut self, now: Instant) {
+        while self.is_ready() && !self.is_setting() {
+            match self.queue.pop_front() {
+                Some(Request::Prompt(prompt)) => self.start_prompt(prompt, now),
+                Some(work) => self.start_setting(work, now),
+                None => return,
+            }
+        }
+    }
+
+    /// The next moment at which [`Conversation::tick`] has something to do.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if self.end.is_some() {
+            return None;
+        }
+        let phase = match &self.phase {
+            Phase::Initializing { until } => Some(*until),
+            Phase::Authenticating | Phase::Opening => Some(self.last_heard + self.limits.session),
+            Phase::Settling => self.replay.as_ref().map(|replay| replay.last + self.limits.replay_quiet),
+            Phase::Arranging(_) | Phase::Ready => None,
+        };
+        let set = self.calls.values().filter_map(|call| match call {
+            Call::Set { until, .. } => Some(*until),
+            _ => None,
+        });
+        phase.into_iter().chain(set).chain(self.prompt_deadline()).min()
+    }
+
+    /// Looks which deadlines are over.
+    pub(super) fn tick(&mut self, now: Instant) {
+        let silent = now >= self.last_heard + self.limits.session;
+        match &self.phase {
+            Phase::Initializing { until } if now >= *until => {
+                let seconds = self.limits.initialize.as_secs_f32();
+                let message = format!("{} did not answer initialize within {seconds} s", self.info.name);
+                self.fail(FailureReason::AgentTimeout, message);
+            }
+            Phase::Authenticating if silent => {
+                let name = &self.info.name;
+                let message = format!("{name} did not finish its login; it may need one made beforehand");
+                let mut failure = AgentFailure::new(FailureReason::AgentAuthRequired, message);
+                failure.methods = self.hello.auth_methods.clone();
+                failure.hint = self.login_hint.map(str::to_owned);
+                self.fail_with(failure);
+            }
+            Phase::Opening if silent => {
+                let seconds = self.limits.session.as_secs_f32();
+                let message = format!("{} did not open a session: silent for {seconds} s", self.info.name);
+                self.fail(FailureReason::AgentTimeout, message);
+            }
+            Phase::Settling => {
+                let quiet = self.limits.replay_quiet;
+                if self.replay.as_ref().is_none_or(|replay| now >= replay.last + quiet) {
+                    self.ready(now);
+                }
+            }
+            _ => {}
+        }
+        self.expire_settings(now);
+        self.prompt_tick(now);
+    }
+
+    /// The processes are about to be stopped: whatever the agent waits for is answered.
+    pub(super) fn stopping(&mut self) {
+        self.answer_all_cancelled();
+        self.cancel_quietly();
+    }
+
+    /// All processes are gone: every promise is kept, and the last event reported.
+    pub(super) fn finish(&mut self, failure: AgentFailure) {
+        self.prompt_lost(&failure);
+        for (_, call) in std::mem::take(&mut self.calls) {
+            if let Call::Set { origin: Origin::Asked(token), .. } = call {
+                self.option_set(token, Err(RefusedSetting::AgentGone));
+            }
+        }
+        for work in std::mem::take(&mut self.queue) {
+            match work {
+                Request::Prompt(_) => self.end_prompt(Err(Box::new(failure.clone()))),
+                Request::Model(token, _)
+                | Request::Effort(token, _)
+                | Request::Mode(token, _)
+                | Request::Yolo(token, _)
+                | Request::Option(token, ..) => self.option_set(token, Err(RefusedSetting::AgentGone)),
+                Request::Cancel | Request::Permission(..) | Request::Elicitation(..) => {}
+            }
+        }
+        let ready = self.is_ready();
+        let failure = Box::new(failure);
+        self.out
+            .push((if ready { AgentEvent::Exited(failure) } else { AgentEvent::StartFailed(failure) }, 0));
+    }
+}
+
+/// ACP's error code for a login that is needed.
+pub(super) const AUTH_REQUIRED: i64 = -32000;

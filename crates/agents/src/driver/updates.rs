@@ -1,0 +1,140 @@
+//! What an agent tells: chunks on the fast path, everything else through the decoder, replays left out.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::conversation::{Conversation, Phase};
+use crate::decode::fast::{Chunk, Stream};
+use crate::decode::{self, Decoded};
+use crate::event::AgentEvent;
+use crate::update::{TextChunk, Update};
+
+/// A chunk that joins what is not yet in the queue is not made longer than this.
+const JOIN_BYTES: usize = 32 << 10;
+
+impl Conversation {
+    /// A chunk of text for the open session.
+    pub(super) fn text(&mut self, chunk: &Chunk<'_>) {
+        if let Some(prompt) = &mut self.prompt {
+            prompt.had_output = true;
+        }
+        // Most chunks of a read follow one of the same message: no event, no allocation.
+        let last = self.out.last_mut().and_then(|(event, bytes)| match (event, chunk.stream) {
+            (AgentEvent::Update(Update::Message(last)), Stream::Message)
+            | (AgentEvent::Update(Update::Thought(last)), Stream::Thought) => Some((last, bytes)),
+            _ => None,
+        });
+        if let Some((last, bytes)) = last
+            && last.message_id.as_deref() == chunk.message_id.as_deref()
+            && last.text.len() + chunk.text.len() <= JOIN_BYTES
+        {
+            last.text.push_str(&chunk.text);
+            *bytes += chunk.text.len();
+            return;
+        }
+        let text = TextChunk {
+            message_id: chunk.message_id.as_deref().map(str::to_owned),
+            text: Cow::into_owned(chunk.text.clone()),
+        };
+        let bytes = text.text.len();
+        let update = match chunk.stream {
+            Stream::Message => Update::Message(text),
+            Stream::Thought => Update::Thought(text),
+        };
+        self.out.push((AgentEvent::Update(update), bytes));
+    }
+
+    pub(super) fn session_update(&mut self, mut params: Map<String, Value>, bytes: usize, now: Instant) {
+        let session = match params.get("sessionId") {
+            Some(Value::String(session)) => session.clone(),
+            // With one session an agent there is no doubt.
+            _ => String::new(),
+        };
+        match &self.session {
+            None => return self.keep_early(session, params, bytes),
+            Some(own) if !session.is_empty() && session != *own => {
+                tracing::debug!(bytes, "an update for a session that is not ours is ignored");
+                return;
+            }
+            Some(_) => {}
+        }
+        let Some(Value::Object(update)) = params.remove("update") else { return };
+        if let Some(replay) = &mut self.replay
+            && is_history(&update)
+        {
+            (replay.seen, replay.last) = (true, now);
+            return;
+        }
+        if let Some(prompt) = &mut self.prompt
+            && let Some(usage) = decode::chunk_usage(&update)
+        {
+            prompt.add_usage(usage);
+        }
+        let mut tools = std::mem::take(&mut self.tools);
+        let decoded = decode::update(update, bytes, &self.context(), &mut tools);
+        self.tools = tools;
+        match decoded {
+            Decoded::Update(update) => self.tell(update, bytes),
+            Decoded::Options(options) => {
+                self.settings.options_are(options);
+                self.tell_settings();
+            }
+            Decoded::Mode(mode) => {
+                self.settings.mode_is(&mode);
+                self.tell_settings();
+            }
+            Decoded::Usage(usage) => {
+                // After a cancel some agents report an empty window; good numbers are not overwritten by it.
+                if let Some(window) = decode::context_window(&usage)
+                    && (window.used_tokens > 0 || self.last_window_used == 0)
+                {
+                    self.last_window_used = window.used_tokens;
+                    self.tell(Update::ContextWindow(window), 0);
+                }
+            }
+            Decoded::Nothing => {}
+        }
+    }
+
+    fn tell(&mut self, update: Update, bytes: usize) {
+        let output = matches!(
+            update,
+            Update::Message(_)
+                | Update::MessageContent { .. }
+                | Update::Thought(_)
+                | Update::Tool(_)
+                | Update::Plan(_)
+        );
+        if let Some(prompt) = &mut self.prompt {
+            prompt.had_output |= output;
+        }
+        let bytes = match &update {
+            Update::Message(chunk) | Update::Thought(chunk) => chunk.text.len(),
+            _ => bytes,
+        };
+        debug_assert!(!matches!(self.phase, Phase::Initializing { .. }));
+        self.emit(AgentEvent::Update(update), bytes);
+    }
+}
+
+/// Whether an update is part of the conversation, and thus of a replay, rather than of the session's state.
+fn is_history(update: &Map<String, Value>) -> bool {
+    matches!(
+        update.get("sessionUpdate").and_then(Value::as_str),
+        Some(
+            "user_message_chunk"
+                | "agent_message_chunk"
+                | "agent_thought_chunk"
+                | "tool_call"
+                | "tool_call_update"
+                | "plan"
+                | "plan_update"
+                | "plan_removed"
+                | "compaction_update"
+                | "compaction_summary_chunk"
+                | "notice"
+        )
+    )
+}
