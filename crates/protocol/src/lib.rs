@@ -5,5 +5,6 @@
 
 pub mod app;
 pub mod ops;
+pub mod schema;
 
 mod lenient;

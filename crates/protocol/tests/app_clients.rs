@@ -1,4 +1,5 @@
 //! What existing clients send, as it was seen: every frame here must be understood.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are test code too")]
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -1,4 +1,7 @@
 //! The JSON of the Op/Event contract, literally: what each op and event looks like with everything and with nothing optional.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are test code too")]
+
+mod common;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -8,6 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use signalbox_protocol::ops::*;
+
+use common::ops::{EVENTS, OPS};
 
 /// Reads a document and writes it again; the bytes must be the same.
 fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(text: &str) -> T {
@@ -34,57 +39,6 @@ fn tags<T: JsonSchema>(tag: &str) -> BTreeSet<String> {
         .collect()
 }
 
-const OPS: &[&str] = &[
-    r#"{"op":"new_session","provider":"grok","cwd":".","use_worktree":false}"#,
-    r#"{"op":"new_session","provider":{"custom":"mine"},"cwd":"/w","use_worktree":true,"worktree_base":"origin_default","worktree_base_sha":"0123456789abcdef0123456789abcdef01234567","initial_policy":{"mode":"ask","sandbox":"workspace_write"},"request_id":"r","roots":["/x"],"model":"m","effort":"high","config_options":{"fast":"true"},"title":"T","base_instructions":"b","developer_instructions":"d","ephemeral":true,"source":"cli"}"#,
-    r#"{"op":"prompt","session":"s","doc":[]}"#,
-    r#"{"op":"prompt","session":"s","doc":[{"type":"skill","skill_id":"reviewer","params":{}},{"type":"text","text":"Refactor."}],"request_id":"r"}"#,
-    r#"{"op":"cancel","session":"s"}"#,
-    r#"{"op":"cancel","session":"s","turn":"t"}"#,
-    r#"{"op":"answer_permission","session":"s","request_id":"i","option_id":"allow"}"#,
-    r#"{"op":"answer_permission","session":"s","request_id":"i","option_id":null}"#,
-    r#"{"op":"answer_permission","session":"s","request_id":"i","option_id":"allow","for_session":true,"message":"m"}"#,
-    r#"{"op":"answer_elicitation","session":"s","request_id":"i","answer":{"action":"accept","content":{"a":1,"b":["x"]}}}"#,
-    r#"{"op":"answer_elicitation","session":"s","request_id":"i","answer":{"action":"decline"}}"#,
-    r#"{"op":"answer_elicitation","session":"s","request_id":"i","answer":{"action":"cancel"}}"#,
-    r#"{"op":"set_execution_policy","session":"s","mode":"accept_edits","sandbox":"read_only","request_id":"r"}"#,
-    r#"{"op":"set_execution_policy","session":"s","mode":"yolo","sandbox":"danger_full_access"}"#,
-    r#"{"op":"set_permission_mode","session":"s","mode":"ask"}"#,
-    r#"{"op":"set_sandbox","session":"s","sandbox":"workspace_write"}"#,
-    r#"{"op":"set_model","session":"s","model":"opus"}"#,
-    r#"{"op":"set_config_option","session":"s","config_id":"effort","value":"high"}"#,
-    r#"{"op":"turn_input","session":"s","doc":[{"type":"text","text":"Go."}]}"#,
-    r#"{"op":"turn_input","session":"s","doc":[],"mode":"steer","expected_turn":"t","client_message_id":"c","settings":{"cwd":"/w","roots":[],"model":"m","effort":"low","policy":{"mode":"yolo"},"config_options":{"fast":"false"}},"additional_context":{"editor":{"value":"open: a.rs","kind":"application"},"web":{"value":"x","kind":"untrusted"}},"client_metadata":{"k":"v"},"parent_turn":"p","root_turn":"o","request_id":"r"}"#,
-    r#"{"op":"turn_input","session":"s","doc":[],"mode":"queue"}"#,
-    r#"{"op":"turn_input","session":"s","doc":[],"mode":"start"}"#,
-    r#"{"op":"thread_settings","session":"s"}"#,
-    r#"{"op":"thread_settings","session":"s","cwd":"/w","roots":["/x"],"model":"m","effort":"low","policy":{"mode":"ask","sandbox":"read_only"},"config_options":{"fast":"true"},"request_id":"r"}"#,
-    r#"{"op":"fork","session":"s"}"#,
-    r#"{"op":"fork","session":"s","through_turn":"t","settings":{"model":"m"},"provider":"codex","ephemeral":true,"base_instructions":"b","developer_instructions":"d","source":"cli","request_id":"r"}"#,
-    r#"{"op":"revert","session":"s","before_turn":"t"}"#,
-    r#"{"op":"revert","session":"s","before_turn":"t","request_id":"r"}"#,
-    r#"{"op":"queue_add","session":"s","doc":[]}"#,
-    r#"{"op":"queue_add","session":"s","doc":[],"client_message_id":"c","client_metadata":{"k":"v"},"request_id":"r"}"#,
-    r#"{"op":"queue_edit","session":"s","queued":"q","doc":[]}"#,
-    r#"{"op":"queue_edit","session":"s","queued":"q","doc":[],"client_metadata":{},"request_id":"r"}"#,
-    r#"{"op":"queue_remove","session":"s","queued":"q"}"#,
-    r#"{"op":"queue_remove","session":"s","queued":"q","request_id":"r"}"#,
-    r#"{"op":"queue_move","session":"s","order":["q2","q1"]}"#,
-    r#"{"op":"queue_move","session":"s","order":[],"request_id":"r"}"#,
-    r#"{"op":"rename","session":"s","title":"T"}"#,
-    r#"{"op":"rename","session":"s","title":"T","request_id":"r"}"#,
-    r#"{"op":"archive","session":"s"}"#,
-    r#"{"op":"archive","session":"s","request_id":"r"}"#,
-    r#"{"op":"unarchive","session":"s"}"#,
-    r#"{"op":"unarchive","session":"s","request_id":"r"}"#,
-    r#"{"op":"delete","session":"s"}"#,
-    r#"{"op":"delete","session":"s","request_id":"r"}"#,
-    r#"{"op":"compact","session":"s"}"#,
-    r#"{"op":"compact","session":"s","request_id":"r"}"#,
-    r#"{"op":"discard_worktree","session":"s"}"#,
-    r#"{"op":"discard_worktree","session":"s","force":true,"request_id":"r"}"#,
-];
-
 #[test]
 fn every_op_is_written_as_it_was_read() {
     let mut seen = BTreeSet::new();
@@ -101,57 +55,6 @@ fn every_op_is_written_as_it_was_read() {
     }
     assert_eq!(seen, tags::<Op>("op"), "ops without an example");
 }
-
-const EVENTS: &[&str] = &[
-    r#"{"event":"session_created","session":"s","cwd":"/w"}"#,
-    r#"{"event":"session_created","session":"s","cwd":"/w","project_path":"/p","worktree_path":"/t","worktree_baseline":{"kind":"origin_default","ref":"refs/remotes/origin/main","sha":"0123456789abcdef0123456789abcdef01234567","display":"origin/main @ 01234567"},"request_id":"r"}"#,
-    r#"{"event":"session_title_changed","session":"s","title":"T"}"#,
-    r#"{"event":"session_activity_changed","session":"s","activity":{"revision":6,"state":{"kind":"idle"}}}"#,
-    r#"{"event":"session_activity_changed","session":"s","activity":{"revision":7,"state":{"kind":"running","turn_id":"t"}}}"#,
-    r#"{"event":"session_activity_changed","session":"s","activity":{"revision":7,"state":{"kind":"running","turn_id":"t","prompt_request_id":"r"}}}"#,
-    r#"{"event":"session_activity_changed","session":"s","activity":{"revision":8,"state":{"kind":"awaiting_input","turn_id":"t","pending":[{"input_id":"i","kind":"permission","title":"Run command?","options":[["allow","Allow"]],"sequence":12}]}}}"#,
-    r#"{"event":"session_activity_changed","session":"s","activity":{"revision":8,"state":{"kind":"awaiting_input","turn_id":"t","prompt_request_id":"r","pending":[{"input_id":"i","kind":"elicitation","title":"Which?","options":[],"option_kinds":{"allow":"allow_once"},"sequence":13,"form":{"message":"Which?","fields":[{"key":"k","kind":"text","required":false}]}}]}}}"#,
-    r#"{"event":"session_activity_changed","session":"s","activity":{"revision":9,"state":{"kind":"failed","reason":"interrupted","message":"m"}}}"#,
-    r#"{"event":"session_activity_changed","session":"s","activity":{"revision":9,"state":{"kind":"failed","turn_id":"t","reason":"provider_error","message":"m"}}}"#,
-    r#"{"event":"turn_started","session":"s"}"#,
-    r#"{"event":"turn_started","session":"s","request_id":"r","transcript_seq":41}"#,
-    r#"{"event":"agent_text","session":"s","message_id":"i2","text":"Hi"}"#,
-    r#"{"event":"agent_text","session":"s","message_id":"i2","text":"Hi","transcript_seq":42}"#,
-    r#"{"event":"agent_thought","session":"s","text":"Hm"}"#,
-    r#"{"event":"agent_thought","session":"s","text":"Hm","transcript_seq":43}"#,
-    r#"{"event":"tool_call","session":"s","id":"c","title":"ls","status":"pending"}"#,
-    r#"{"event":"tool_call","session":"s","id":"c","title":"ls","status":"pending","kind":"execute","agent_input":{"role":"scout"},"transcript_seq":44}"#,
-    r#"{"event":"plan","session":"s","entries":["one","two"]}"#,
-    r#"{"event":"plan","session":"s","entries":[],"transcript_seq":45}"#,
-    r#"{"event":"permission_request","session":"s","request_id":"i","title":"Run?","options":[["allow","Allow"],["deny","Deny"]]}"#,
-    r#"{"event":"permission_request","session":"s","request_id":"i","title":"Run?","options":[["allow","Allow"]],"option_kinds":{"allow":"allow_once"},"tool_call_id":"c"}"#,
-    r#"{"event":"elicitation_request","session":"s","request_id":"i","form":{"message":"Which?","tool_call_id":"c","fields":[{"key":"k","kind":"select","title":"K","description":"D","required":true,"options":[{"value":"a","label":"A"},{"value":"b","label":"B","description":"d","preview":"p"}],"default":"a"},{"key":"k2","kind":"text","required":false,"custom_answer_for":"k"}]}}"#,
-    r#"{"event":"permission_resolved","session":"s","request_id":"i","option_id":"allow","by":{"kind":"client","name":"phone"}}"#,
-    r#"{"event":"permission_resolved","session":"s","request_id":"i","option_id":null,"by":{"kind":"policy"},"rule":"ceiling","action":"decline","title":"Run?","tool_call_id":"c"}"#,
-    r#"{"event":"usage","session":"s","input_tokens":1,"output_tokens":2}"#,
-    r#"{"event":"usage","session":"s","input_tokens":1,"output_tokens":2,"rate_limits":[{"name":"5h","used_percent":12.5,"window_minutes":300,"resets_at":1755763200},{"name":"week","used_percent":1.0}]}"#,
-    r#"{"event":"context_window","session":"s","used_tokens":10,"context_window":200000}"#,
-    r#"{"event":"context_window","session":"s","used_tokens":10,"context_window":200000,"cost_usd":0.25}"#,
-    r#"{"event":"models","session":"s","available":[{"id":"m","name":"M","description":null}],"current":""}"#,
-    r#"{"event":"config_options","session":"s","options":[{"id":"o","name":"O","category":null,"current":"a","choices":[{"id":"a","name":"A","description":"d"}]}]}"#,
-    r#"{"event":"execution_policy_changed","session":"s","policy":{"mode":"yolo","sandbox":"read_only"}}"#,
-    r#"{"event":"execution_policy_changed","session":"s","policy":{"mode":"ask","sandbox":"workspace_write"},"request_id":"r"}"#,
-    r#"{"event":"turn_ended","session":"s","stop_reason":"end_turn"}"#,
-    r#"{"event":"error","session":null,"message":"m","terminal":true}"#,
-    r#"{"event":"error","session":"s","message":"m","terminal":false,"request_id":"r"}"#,
-    r#"{"event":"prompt_steered","session":"s"}"#,
-    r#"{"event":"prompt_steered","session":"s","turn_id":"t","request_id":"r","transcript_seq":50}"#,
-    r#"{"event":"turn_diff","session":"s","diff":"","truncated":false,"partial":false}"#,
-    r#"{"event":"turn_diff","session":"s","diff":"--- a","truncated":true,"partial":true,"turn_id":"t","transcript_seq":51}"#,
-    r#"{"event":"session_reverted","session":"s","before_turn":"t","through_seq":60}"#,
-    r#"{"event":"session_archived","session":"s","archived":true}"#,
-    r#"{"event":"queue_changed","session":"s","queue":[],"paused":false}"#,
-    r#"{"event":"queue_changed","session":"s","queue":[{"id":"q","doc":[],"client_message_id":"c","client_metadata":{"k":"v"},"request_id":"r"},{"id":"q2","doc":[]}],"paused":true}"#,
-    r#"{"event":"worktree_discarded","session":"s","worktree_path":"/t","removed_checkout":true}"#,
-    r#"{"event":"worktree_discarded","session":"s","worktree_path":"/t","removed_checkout":false,"deleted_branch":"b"}"#,
-    r#"{"event":"session_closed","session":"s","reason":"unloaded"}"#,
-    r#"{"event":"session_closed","session":"s","reason":"deleted"}"#,
-];
 
 #[test]
 fn every_event_is_written_as_it_was_read() {

@@ -1,15 +1,34 @@
 //! What all messages share: request ids, the place in a thread's stream, and the table that ties a method to its params.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// A JSON-RPC request id: a string, or an integer in the signed 64-bit range.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a string or a 64-bit integer")]
-#[schemars(extend("x-untagged" = true))]
 pub enum RequestId {
     String(String),
     Integer(i64),
+}
+
+impl JsonSchema for RequestId {
+    fn schema_name() -> Cow<'static, str> {
+        "RequestId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A string, or an integer in the signed 64-bit range.",
+            "x-untagged": true,
+            "oneOf": [
+                { "title": "RequestIdString", "type": "string" },
+                { "title": "RequestIdInteger", "type": "integer" },
+            ],
+        })
+    }
 }
 
 impl From<&str> for RequestId {
@@ -31,12 +50,46 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EmptyResult {}
 
-/// Declares a union of messages: one variant a method, each with its params type.
+/// The span a request belongs to, beside its method.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceContext {
+    /// As the W3C recommendation has it.
+    pub traceparent: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
+}
+
+/// The error of a response.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorObject {
+    pub code: i32,
+    /// For people; may change, except where existing clients match its beginning.
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<ErrorData>,
+}
+
+/// What a program needs to know of an error.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorData {
+    /// A stable word; never missing in what this server writes.
+    #[serde(default)]
+    pub reason: String,
+    /// Whether the same request may work later.
+    #[serde(default)]
+    pub retryable: bool,
+    /// Details by reason.
+    #[serde(flatten)]
+    pub details: Map<String, Value>,
+}
+
+/// Declares a union of messages of the server: one variant a method, each with its params type, and for requests the type
+/// of the answer. `thread` marks those that carry a place in their thread.
 macro_rules! messages {
     (
         $(#[$meta:meta])*
-        $name:ident {
-            $( $(#[$doc:meta])* $scope:ident $variant:ident($params:ty) = $method:path, )*
+        $name:ident as $kind:ident {
+            $( $(#[$doc:meta])* $scope:ident $variant:ident($params:ty) $(-> $answer:ty)? = $method:path, )*
         }
     ) => {
         $(#[$meta])*
@@ -64,6 +117,16 @@ macro_rules! messages {
                     $( $method => Some(serde_json::from_value(params).map(Self::$variant)), )*
                     _ => None,
                 }
+            }
+
+            /// What the schema bundle has to know about each method of this union.
+            #[must_use]
+            pub fn entries() -> Vec<crate::schema::Entry> {
+                vec![$(
+                    crate::schema::Entry::$kind::<$params>($method)
+                        $( .answered_with::<$answer>() )?
+                        .scope(crate::schema::Scope::$scope),
+                )*]
             }
         }
 

@@ -5,10 +5,11 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::approval::{
-    Approval, ApprovalDecision, CommandExecutionRequestApprovalParams, FileChangeRequestApprovalParams,
-    ToolRequestUserInputParams,
+    Approval, ApprovalDecision, CommandExecutionRequestApprovalParams,
+    CommandExecutionRequestApprovalResponse, FileChangeRequestApprovalParams,
+    FileChangeRequestApprovalResponse, ToolRequestUserInputParams, ToolRequestUserInputResponse,
 };
-use super::elicitation::McpServerElicitationRequestParams;
+use super::elicitation::{McpServerElicitationRequestParams, McpServerElicitationRequestResponse};
 use super::item::{FileUpdateChange, ThreadItem};
 use super::message::{Place, RequestId, messages};
 use super::method;
@@ -22,49 +23,49 @@ use crate::ops::{Activity, ConfigOption, Event, Resolver};
 
 messages! {
     /// A notification to clients. Serializes as its params.
-    ServerNotification {
-        thread ThreadStarted(ThreadStartedNotification) = method::THREAD_STARTED,
-        thread ThreadStatusChanged(ThreadStatusChangedNotification) = method::THREAD_STATUS_CHANGED,
-        thread ThreadActivityChanged(ThreadActivityChangedNotification) = method::THREAD_ACTIVITY_CHANGED,
-        thread ThreadNameUpdated(ThreadNameUpdatedNotification) = method::THREAD_NAME_UPDATED,
-        thread ThreadArchived(ThreadArchivedNotification) = method::THREAD_ARCHIVED,
-        thread ThreadUnarchived(ThreadUnarchivedNotification) = method::THREAD_UNARCHIVED,
-        thread ThreadDeleted(ThreadDeletedNotification) = method::THREAD_DELETED,
-        thread ThreadClosed(ThreadClosedNotification) = method::THREAD_CLOSED,
-        thread ThreadReverted(ThreadRevertedNotification) = method::THREAD_REVERTED,
-        thread ThreadQueueChanged(ThreadQueueChangedNotification) = method::THREAD_QUEUE_CHANGED,
-        thread ThreadSettingsUpdated(ThreadSettingsUpdatedNotification) = method::THREAD_SETTINGS_UPDATED,
-        thread ThreadModelsUpdated(ThreadModelsUpdatedNotification) = method::THREAD_MODELS_UPDATED,
-        thread ThreadConfigOptionsUpdated(ThreadConfigOptionsUpdatedNotification) = method::THREAD_CONFIG_OPTIONS_UPDATED,
-        thread ThreadTokenUsageUpdated(ThreadTokenUsageUpdatedNotification) = method::THREAD_TOKEN_USAGE_UPDATED,
-        thread ThreadResyncRequired(ThreadResyncRequiredNotification) = method::THREAD_RESYNC_REQUIRED,
-        thread TurnStarted(TurnStartedNotification) = method::TURN_STARTED,
-        thread TurnCompleted(TurnCompletedNotification) = method::TURN_COMPLETED,
-        thread TurnPlanUpdated(TurnPlanUpdatedNotification) = method::TURN_PLAN_UPDATED,
-        thread TurnDiffUpdated(TurnDiffUpdatedNotification) = method::TURN_DIFF_UPDATED,
-        thread ItemStarted(ItemStartedNotification) = method::ITEM_STARTED,
-        thread ItemCompleted(ItemCompletedNotification) = method::ITEM_COMPLETED,
-        thread AgentMessageDelta(AgentMessageDeltaNotification) = method::ITEM_AGENT_MESSAGE_DELTA,
-        thread PlanDelta(PlanDeltaNotification) = method::ITEM_PLAN_DELTA,
-        thread ReasoningSummaryPartAdded(ReasoningSummaryPartAddedNotification) = method::ITEM_REASONING_SUMMARY_PART_ADDED,
-        thread ReasoningSummaryTextDelta(ReasoningSummaryTextDeltaNotification) = method::ITEM_REASONING_SUMMARY_TEXT_DELTA,
-        thread CommandExecutionOutputDelta(CommandExecutionOutputDeltaNotification) = method::ITEM_COMMAND_EXECUTION_OUTPUT_DELTA,
-        thread FileChangePatchUpdated(FileChangePatchUpdatedNotification) = method::ITEM_FILE_CHANGE_PATCH_UPDATED,
-        thread Error(ErrorNotification) = method::ERROR,
-        thread Warning(WarningNotification) = method::WARNING,
-        thread ServerRequestResolved(ServerRequestResolvedNotification) = method::SERVER_REQUEST_RESOLVED,
-        thread ApprovalRequested(ApprovalRequestedNotification) = method::APPROVAL_REQUESTED,
-        connection CoreEvent(CoreEventNotification) = method::EVENT,
+    ServerNotification as server_notification {
+        Thread ThreadStarted(ThreadStartedNotification) = method::THREAD_STARTED,
+        Thread ThreadStatusChanged(ThreadStatusChangedNotification) = method::THREAD_STATUS_CHANGED,
+        Thread ThreadActivityChanged(ThreadActivityChangedNotification) = method::THREAD_ACTIVITY_CHANGED,
+        Thread ThreadNameUpdated(ThreadNameUpdatedNotification) = method::THREAD_NAME_UPDATED,
+        Thread ThreadArchived(ThreadArchivedNotification) = method::THREAD_ARCHIVED,
+        Thread ThreadUnarchived(ThreadUnarchivedNotification) = method::THREAD_UNARCHIVED,
+        Thread ThreadDeleted(ThreadDeletedNotification) = method::THREAD_DELETED,
+        Thread ThreadClosed(ThreadClosedNotification) = method::THREAD_CLOSED,
+        Thread ThreadReverted(ThreadRevertedNotification) = method::THREAD_REVERTED,
+        Thread ThreadQueueChanged(ThreadQueueChangedNotification) = method::THREAD_QUEUE_CHANGED,
+        Thread ThreadSettingsUpdated(ThreadSettingsUpdatedNotification) = method::THREAD_SETTINGS_UPDATED,
+        Thread ThreadModelsUpdated(ThreadModelsUpdatedNotification) = method::THREAD_MODELS_UPDATED,
+        Thread ThreadConfigOptionsUpdated(ThreadConfigOptionsUpdatedNotification) = method::THREAD_CONFIG_OPTIONS_UPDATED,
+        Thread ThreadTokenUsageUpdated(ThreadTokenUsageUpdatedNotification) = method::THREAD_TOKEN_USAGE_UPDATED,
+        Thread ThreadResyncRequired(ThreadResyncRequiredNotification) = method::THREAD_RESYNC_REQUIRED,
+        Thread TurnStarted(TurnStartedNotification) = method::TURN_STARTED,
+        Thread TurnCompleted(TurnCompletedNotification) = method::TURN_COMPLETED,
+        Thread TurnPlanUpdated(TurnPlanUpdatedNotification) = method::TURN_PLAN_UPDATED,
+        Thread TurnDiffUpdated(TurnDiffUpdatedNotification) = method::TURN_DIFF_UPDATED,
+        Thread ItemStarted(ItemStartedNotification) = method::ITEM_STARTED,
+        Thread ItemCompleted(ItemCompletedNotification) = method::ITEM_COMPLETED,
+        Thread AgentMessageDelta(AgentMessageDeltaNotification) = method::ITEM_AGENT_MESSAGE_DELTA,
+        Thread PlanDelta(PlanDeltaNotification) = method::ITEM_PLAN_DELTA,
+        Thread ReasoningSummaryPartAdded(ReasoningSummaryPartAddedNotification) = method::ITEM_REASONING_SUMMARY_PART_ADDED,
+        Thread ReasoningSummaryTextDelta(ReasoningSummaryTextDeltaNotification) = method::ITEM_REASONING_SUMMARY_TEXT_DELTA,
+        Thread CommandExecutionOutputDelta(CommandExecutionOutputDeltaNotification) = method::ITEM_COMMAND_EXECUTION_OUTPUT_DELTA,
+        Thread FileChangePatchUpdated(FileChangePatchUpdatedNotification) = method::ITEM_FILE_CHANGE_PATCH_UPDATED,
+        Thread Error(ErrorNotification) = method::ERROR,
+        Thread Warning(WarningNotification) = method::WARNING,
+        Thread ServerRequestResolved(ServerRequestResolvedNotification) = method::SERVER_REQUEST_RESOLVED,
+        Thread ApprovalRequested(ApprovalRequestedNotification) = method::APPROVAL_REQUESTED,
+        Connection CoreEvent(CoreEventNotification) = method::EVENT,
     }
 }
 
 messages! {
     /// A request to clients, which waits for an answer. Serializes as its params.
-    ServerRequest {
-        thread CommandExecutionApproval(CommandExecutionRequestApprovalParams) = method::ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
-        thread FileChangeApproval(FileChangeRequestApprovalParams) = method::ITEM_FILE_CHANGE_REQUEST_APPROVAL,
-        thread ToolUserInput(ToolRequestUserInputParams) = method::ITEM_TOOL_REQUEST_USER_INPUT,
-        thread Elicitation(McpServerElicitationRequestParams) = method::MCP_SERVER_ELICITATION_REQUEST,
+    ServerRequest as server_request {
+        Thread CommandExecutionApproval(CommandExecutionRequestApprovalParams) -> CommandExecutionRequestApprovalResponse = method::ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL,
+        Thread FileChangeApproval(FileChangeRequestApprovalParams) -> FileChangeRequestApprovalResponse = method::ITEM_FILE_CHANGE_REQUEST_APPROVAL,
+        Thread ToolUserInput(ToolRequestUserInputParams) -> ToolRequestUserInputResponse = method::ITEM_TOOL_REQUEST_USER_INPUT,
+        Thread Elicitation(McpServerElicitationRequestParams) -> McpServerElicitationRequestResponse = method::MCP_SERVER_ELICITATION_REQUEST,
     }
 }
 

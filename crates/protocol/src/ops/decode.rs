@@ -1,36 +1,26 @@
 //! Reading an `Op` from a client's text, with errors that say what is wrong with it.
 
-use std::fmt;
-
 use serde_json::Value;
+use thiserror::Error;
 
 use super::op::Op;
 
 /// Why a text is not an op.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// Not JSON; the message says where it broke.
+    #[error("not JSON: {0}")]
     Json(String),
     /// JSON, but not an object, or an object whose `op` is not a string.
+    #[error("not an op: an object with a string `op` is expected")]
     NotAnOp,
     /// An `op` this server does not know.
+    #[error("unknown op `{op}`")]
     Unknown { op: String },
     /// A known op whose fields do not fit.
+    #[error("op `{op}`: {message}")]
     Fields { op: String, message: String },
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Json(message) => write!(f, "not JSON: {message}"),
-            Self::NotAnOp => f.write_str("not an op: an object with a string `op` is expected"),
-            Self::Unknown { op } => write!(f, "unknown op `{op}`"),
-            Self::Fields { op, message } => write!(f, "op `{op}`: {message}"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 /// Reads one op. Stricter than the plain `Deserialize` in one point: only an object is an op, never an array.
 ///

@@ -1,0 +1,11 @@
+//! The published schema: JSON Schema of the wire types in a layout that code generators take well, and the one document
+//! that holds all of it.
+
+mod bundle;
+mod entry;
+mod normalise;
+mod rewrite;
+
+pub use bundle::{Bundle, BundleError, DOCUMENT_ID, to_text};
+pub use entry::{Entry, Kind, Scope, Side, input_schema, output_schema};
+pub use normalise::normalise;
