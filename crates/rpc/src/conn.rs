@@ -274,9 +274,13 @@ impl Reader<'_> {
     async fn run(mut self, mut source: impl Source) -> CloseReason {
         let mut in_a_row = 0_usize;
         loop {
-            let admission = self.admission().await;
+            self.may_read().await;
             match source.next().await {
-                Ok(Some(Received::Frame(frame))) => self.frame(&frame, admission).await,
+                Ok(Some(Received::Frame(frame))) => {
+                    // Looked at only now: while the frame was awaited, calls may have ended.
+                    let full = self.lanes.finished_if_full().is_some();
+                    self.frame(&frame, if full { Admission::Overloaded } else { Admission::Open }).await;
+                }
                 Ok(Some(Received::TooLarge)) => {
                     let error = RpcError::frame_too_large(self.options.max_frame_bytes);
                     ReplyTo::Frame.refuse(self.peer, None, &error);
@@ -285,18 +289,18 @@ impl Reader<'_> {
                 Err(error) => return CloseReason::ReadFailed(error.to_string()),
             }
             in_a_row = in_a_row.wrapping_add(1);
-            if in_a_row % BREATH == 0 {
+            if in_a_row.is_multiple_of(BREATH) {
                 tokio::task::yield_now().await;
             }
         }
     }
 
     /// Waits until the next frame may be read, as the rules at the top of this file say.
-    async fn admission(&mut self) -> Admission {
+    async fn may_read(&mut self) {
         self.peer.outbox().answer_room().await;
         while let Some(finished) = self.lanes.finished_if_full() {
             if self.peer.has_pending() || self.stuck_at == Some(finished) {
-                return Admission::Overloaded;
+                return;
             }
             tokio::select! {
                 () = self.lanes.room() => {}
@@ -306,7 +310,6 @@ impl Reader<'_> {
                 }
             }
         }
-        Admission::Open
     }
 
     async fn frame(&mut self, frame: &[u8], admission: Admission) {

@@ -135,7 +135,7 @@ impl Lanes {
 
     /// Runs ordered jobs one at a time, in the connection's own task; never returns.
     pub(crate) async fn run_ordered(&self) {
-        let mut in_a_row = 0;
+        let mut in_a_row = 0_usize;
         loop {
             let next = self.state.lock().ordered.pop_front();
             let Some(job) = next else {
@@ -145,7 +145,7 @@ impl Lanes {
             };
             self.run(job).await;
             in_a_row += 1;
-            if in_a_row % BREATH == 0 {
+            if in_a_row.is_multiple_of(BREATH) {
                 tokio::task::yield_now().await;
             }
         }
