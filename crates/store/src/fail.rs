@@ -108,7 +108,7 @@ mod armed {
 
         /// Fails with an I/O error at the point, `times` times, after passing it `skip` times.
         pub fn fail(&self, point: FailPoint, skip: u32, times: u32) {
-            self.0.lock().insert(point, Armed { action: Action::Error, skip, times: Some(times) });
+            self.0.lock().insert(point, Armed { action: Action::Error, skip, times: Some(times.max(1)) });
         }
 
         /// Stops at the point once, until the guard lets it go.
@@ -133,13 +133,14 @@ mod armed {
                     armed.skip -= 1;
                     return Ok(());
                 }
+                let action = armed.action.clone();
                 if let Some(times) = &mut armed.times {
-                    if *times == 0 {
-                        return Ok(());
-                    }
                     *times -= 1;
+                    if *times == 0 {
+                        points.remove(&point);
+                    }
                 }
-                armed.action.clone()
+                action
             };
             match action {
                 Action::Abort => std::process::abort(),
