@@ -5,7 +5,7 @@
 //! stdio. [`serve`] is the same agent over any pair of streams, for tests.
 //!
 //! Two promises hold in every mode: nothing is run or changed without a permission that the client gave, and
-//! no child process outlives the turn that started it.
+//! no process of a command's group outlives the turn that started it.
 
 mod agent;
 mod command;

@@ -115,6 +115,8 @@ async fn a_signal_kills_the_children_first() {
     let mut agent = Agent::prompt(folder.path(), "run exec 3>life; echo up; sleep 1000");
     assert_eq!(agent.output(), "up\n");
     assert!(life.goes_on());
+    // `wait` would close it, and its end would be as good a reason to leave as the signal.
+    let _stdin = agent.child.stdin.take();
     let pid = rustix::process::Pid::from_child(&agent.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(agent.child.wait().unwrap().code(), Some(128 + 15));
