@@ -20,6 +20,7 @@ mod peer;
 mod play;
 mod script;
 mod session;
+mod sessions;
 mod stdio;
 mod stream;
 mod survey;
