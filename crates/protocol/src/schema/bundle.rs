@@ -10,8 +10,8 @@ use super::normalise::normalise;
 use super::rewrite::{pascal, reference, references, rename_references, sorted, target};
 use crate::app::{ErrorObject, Place, RequestId, TraceContext};
 
-/// The document's own name; it is no address.
-pub const DOCUMENT_ID: &str = "https://signalbox.dev/schema/v1/signalbox.schema.json";
+/// The name of the document; it is no address.
+pub const DOCUMENT_ID: &str = "urn:signalbox:schema:v1";
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
