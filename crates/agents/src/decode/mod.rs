@@ -8,6 +8,8 @@ mod hello;
 mod line;
 mod options;
 mod plan;
+#[cfg(test)]
+mod recordings;
 mod tool;
 mod update;
 mod usage;

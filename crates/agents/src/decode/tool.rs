@@ -106,6 +106,7 @@ fn acp_kind(kind: &str) -> &str {
     match kind {
         "write" | "edit" | "create" => "edit",
         "list" | "grep" | "glob" => "search",
+        "plan" => "think",
         other => other,
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -353,6 +354,25 @@ impl Conversation {
             _ => None,
         });
         phase.into_iter().chain(set).chain(self.prompt_deadline()).min()
+    }
+
+    /// Moves every deadline: for so long the agent was not read.
+    pub(super) fn postpone(&mut self, by: Duration) {
+        self.last_heard += by;
+        if let Phase::Initializing { until } = &mut self.phase {
+            *until += by;
+        }
+        if let Some(replay) = &mut self.replay {
+            replay.last += by;
+        }
+        for call in self.calls.values_mut() {
+            if let Call::Set { until, .. } = call {
+                *until += by;
+            }
+        }
+        if let Some(until) = self.prompt.as_mut().and_then(|prompt| prompt.cancel_until.as_mut()) {
+            *until += by;
+        }
     }
 
     /// Looks which deadlines are over.

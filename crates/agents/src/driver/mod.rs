@@ -62,7 +62,7 @@ pub(crate) async fn run(
             };
             driver.drive(&mut talk, &mut requests, &sink, &stop).await
         }
-        Err(failure) => failure,
+        Err(failure) => *failure,
     };
     // Program and arguments come from the launch table or the configuration; neither holds secrets.
     let words = std::iter::once(&spec.command).chain(&spec.args).map(String::as_str);
@@ -126,9 +126,25 @@ impl Driver {
         stop: &CancellationToken,
     ) -> End {
         let mut timer = std::pin::pin!(sleep_until(Instant::now()));
+        let mut unread_since = None;
         loop {
             let now = Instant::now();
-            if talk.next_deadline().is_some_and(|deadline| deadline <= now) {
+            let room = sink.has_room();
+            // While we do not read the agent, its answers cannot be late.
+            match (room, unread_since) {
+                (false, None) => unread_since = Some(now),
+                (true, Some(since)) => {
+                    let unread = now.saturating_duration_since(since);
+                    talk.postpone(unread);
+                    if let Some(closing) = &mut self.closing {
+                        closing.quiet += unread;
+                        closing.latest += unread;
+                    }
+                    unread_since = None;
+                }
+                _ => {}
+            }
+            if room && talk.next_deadline().is_some_and(|deadline| deadline <= now) {
                 talk.tick(now);
             }
             sink.push(&mut talk.out);
@@ -138,13 +154,13 @@ impl Driver {
             if sink.is_closed() {
                 return End::stopped();
             }
-            let room = sink.has_room();
-            // Time in which the receiver is behind does not count: what the agent wrote last shall not be lost.
+            // Nor shall what a dying agent wrote last be lost.
             let closing = self.closing.as_ref().filter(|_| room).map(|closing| closing.quiet);
             if closing.is_some_and(|quiet| quiet <= now) {
                 return self.died(talk);
             }
-            if let Some(deadline) = [talk.next_deadline(), closing].into_iter().flatten().min() {
+            let deadline = talk.next_deadline().filter(|_| room);
+            if let Some(deadline) = [deadline, closing].into_iter().flatten().min() {
                 // Most deadlines only move away; the timer then fires once too early, which costs less than moving
                 // it at every read.
                 if timer.is_elapsed() || deadline < timer.deadline() {

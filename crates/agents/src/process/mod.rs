@@ -52,17 +52,17 @@ impl Leader {
 
 impl Process {
     /// Starts the agent.
-    pub(crate) fn spawn(spec: &LaunchSpec) -> Result<Self, AgentFailure> {
+    pub(crate) fn spawn(spec: &LaunchSpec) -> Result<Self, Box<AgentFailure>> {
         let Some(program) = find_program(&spec.command, &spec.env, &spec.cwd) else {
             let message =
                 format!("{} needs the command `{}`, which was not found", spec.provider, spec.command);
             let mut failure = AgentFailure::new(FailureReason::ProviderUnavailable, message);
             failure.hint = spec.install_hint.clone();
-            return Err(failure);
+            return Err(Box::new(failure));
         };
         if !spec.cwd.is_dir() {
             let message = format!("the working directory {} does not exist", spec.cwd.display());
-            return Err(AgentFailure::new(FailureReason::AgentFailed, message));
+            return Err(Box::new(AgentFailure::new(FailureReason::AgentFailed, message)));
         }
         let mark = Uuid::now_v7().to_string();
         #[allow(
@@ -85,7 +85,7 @@ impl Process {
             let message = format!("{} cannot be started: {error}", program.display());
             let mut failure = AgentFailure::new(FailureReason::ProviderUnavailable, message);
             failure.hint = spec.install_hint.clone();
-            failure
+            Box::new(failure)
         })?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         Ok(Self {

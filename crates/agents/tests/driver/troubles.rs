@@ -1,0 +1,127 @@
+//! Agents that are missing, die, talk nonsense or say nothing.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use signalbox_agents::{AgentEvent, FailureReason, LaunchSpec, Limits, Update};
+
+use crate::rig::{Rig, limits, open, prompt, spec};
+
+#[tokio::test]
+async fn a_missing_command_is_unavailable_with_a_hint() {
+    let spec =
+        LaunchSpec { command: "no-such-agent-anywhere".into(), args: vec!["acp".into()], ..spec("turn") };
+    let failure = Rig::with(spec, open(), limits()).start_failure().await;
+    assert_eq!(failure.reason, FailureReason::ProviderUnavailable);
+    assert_eq!(failure.command.as_deref(), Some("no-such-agent-anywhere acp"));
+    assert_eq!(failure.hint.as_deref(), Some("install it"));
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_told() {
+    let spec = LaunchSpec { cwd: "/no/such/directory".into(), ..spec("turn") };
+    let failure = Rig::with(spec, open(), limits()).start_failure().await;
+    assert!(failure.message.contains("/no/such/directory"), "{failure}");
+}
+
+#[tokio::test]
+async fn an_exit_before_initialize_carries_status_and_the_ends_of_both_streams() {
+    let mut rig = Rig::new("exits-at-once");
+    rig.agent().prompt(prompt("go")).unwrap();
+    let failure = rig.prompt_ended().await.unwrap_err();
+    assert_eq!(failure.reason, FailureReason::AgentFailed);
+    assert_eq!(failure.exit_status.as_deref(), Some("exit status: 3"));
+    assert_eq!(failure.stderr_tail, "fake: no configuration found");
+    assert!(failure.stdout_tail.ends_with("this is not ACP"), "{}", failure.stdout_tail);
+    let stored = failure.to_failure();
+    assert_eq!((stored.reason.as_str(), stored.retryable), ("agent_failed", true));
+    assert_eq!(stored.data["stderrTail"], "fake: no configuration found");
+    assert_eq!(rig.start_failure().await, *failure);
+    assert!(rig.agent().is_gone() && rig.agent().prompt(prompt("again")).is_err());
+}
+
+#[tokio::test]
+async fn a_death_in_the_turn_comes_after_the_last_text_and_ends_the_prompt() {
+    let mut rig = Rig::new("exits-in-turn");
+    rig.agent().prompt(prompt("go")).unwrap();
+    let (text, outcome) = rig.turn().await;
+    assert_eq!(text, "the last words");
+    let failure = outcome.unwrap_err();
+    assert_eq!(failure.exit_status.as_deref(), Some("exit status: 7"));
+    assert_eq!(failure.stderr_tail, "fake: out of luck");
+    assert_eq!(rig.exit().await.reason, FailureReason::AgentFailed);
+}
+
+#[tokio::test]
+async fn an_agent_that_never_answers_initialize_times_out() {
+    let limits = Limits { initialize: Duration::from_millis(50), ..limits() };
+    let failure = Rig::with(spec("silent"), open(), limits).start_failure().await;
+    assert_eq!(failure.reason, FailureReason::AgentTimeout);
+    assert!(failure.message.contains("initialize"), "{failure}");
+}
+
+#[tokio::test]
+async fn garbage_is_survived_and_never_answered() {
+    let mut rig = Rig::new("garbage");
+    rig.ready().await;
+    rig.agent().prompt(prompt("go")).unwrap();
+    let mut unknown = None;
+    let mut text = String::new();
+    let outcome = loop {
+        match rig.next().await.unwrap() {
+            AgentEvent::Update(Update::Unknown(value)) => unknown = Some(value),
+            AgentEvent::Update(Update::Message(chunk)) => text.push_str(&chunk.text),
+            AgentEvent::PromptEnded(outcome) => break outcome.unwrap(),
+            _ => {}
+        }
+    };
+    assert_eq!(unknown.unwrap()["sessionUpdate"], "never_heard_of");
+    assert_eq!((text.as_str(), outcome.stop_reason.as_str()), ("still here", "because"));
+    rig.agent().prompt(prompt("go on")).unwrap();
+    let outcome = rig.prompt_ended().await.unwrap();
+    assert!(!outcome.had_output);
+}
+
+#[tokio::test]
+async fn unknown_requests_are_refused_at_once() {
+    let mut rig = Rig::new("asks-unknown");
+    rig.agent().prompt(prompt("go")).unwrap();
+    let (text, outcome) = rig.turn().await;
+    let codes: Vec<i64> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["error"]["code"].as_i64().unwrap())
+        .collect();
+    assert_eq!((codes, outcome.is_ok()), (vec![-32601, -32601], true));
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_a_clear_failure() {
+    let limits = Limits { line_bytes: 1 << 20, ..limits() };
+    let mut rig = Rig::with(spec("huge-line"), open(), limits);
+    rig.agent().prompt(prompt("go")).unwrap();
+    let failure = rig.prompt_ended().await.unwrap_err();
+    assert_eq!(failure.message, "the agent sent a line of more than 1048576 bytes");
+    rig.exit().await;
+}
+
+#[tokio::test]
+async fn a_long_line_is_just_long() {
+    let mut rig = Rig::new("long-line");
+    rig.agent().prompt(prompt("go")).unwrap();
+    let (text, outcome) = rig.turn().await;
+    assert_eq!((text.len(), outcome.is_ok()), (3 << 20, true));
+}
+
+#[tokio::test]
+async fn an_agent_gets_exactly_its_environment_and_starts_in_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let cwd = dir.path().canonicalize().unwrap();
+    let mut rig = Rig::with(LaunchSpec { cwd: cwd.clone(), ..spec("environment") }, open(), limits());
+    rig.agent().prompt(prompt("go")).unwrap();
+    let (text, _) = rig.turn().await;
+    let (names, at) = text.split_once(" in ").unwrap();
+    let mut names: Vec<_> = names.split(',').collect();
+    names.sort_unstable();
+    assert_eq!(names, ["FAKE_AGENT", "PATH", "SIGNALBOX_AGENT"]);
+    assert_eq!(at, cwd.to_str().unwrap());
+}
