@@ -11,93 +11,27 @@
 //!
 //! So neither can wait for the other for longer than the patience, and memory stays bounded in every case.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-use std::borrow::Cow;
 
 use jsonrpsee::core::middleware::{Request, RpcServiceT};
 use jsonrpsee::server::Extensions;
 use jsonrpsee::types::Id;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::context::CallInfo;
 use crate::dispatch::Service;
+use crate::entry::{CANCEL_REQUEST, Lane};
 use crate::error::RpcError;
 use crate::frame::{self, Call, Inbound, Message, Notice};
-use crate::lanes::{BREATH, Job, Lanes, Work, WorkLimits};
-use crate::outbox::{Outbox, OutboxLimits, OutboxReader, Overflow};
-use crate::peer::{CloseReason, ConnectionId, Gate, Hooks, Origin, Peer, PeerParts};
-use crate::registry::{CANCEL_REQUEST, Lane, Role};
+use crate::hooks::CloseReason;
+use crate::lanes::{BREATH, Job, Lanes, Work};
+use crate::options::ConnOptions;
+use crate::outbox::{Outbox, OutboxReader};
+use crate::peer::{ConnectionId, Gate, Origin, Peer, PeerParts};
 use crate::reply::{BatchReply, ReplyTo};
 use crate::transport::{Received, Source, Transport, TransportLimits};
-
-/// How a connection behaves. [`Default`] is an owner over a socket.
-#[derive(Clone)]
-pub struct ConnOptions {
-    /// What the connection may do.
-    pub role: Role,
-    /// Where it comes from, for people.
-    pub label: Arc<str>,
-    /// Whether it begins with the handshake done.
-    pub initialized: bool,
-    /// Largest frame that is read, in bytes; larger ones are skipped and answered `frame_too_large`. Default 16 MiB.
-    pub max_frame_bytes: usize,
-    /// Bounds of calls that wait and run.
-    pub work: WorkLimits,
-    /// Bounds of what waits for the client to read it.
-    pub outbox: OutboxLimits,
-    /// What happens at the outbox's hard bound.
-    pub overflow: Overflow,
-    /// A client that takes nothing for this long, while something is to be written, is cut; `None`: never.
-    /// Default 30 s.
-    pub stall_grace: Option<Duration>,
-    /// How long reading is paused at most while no call ends. Default 500 ms.
-    pub patience: Duration,
-    /// Requests of ours that may wait for the client. Default 1,024.
-    pub max_server_requests: usize,
-    /// How long calls may take to end after the last frame was read, and then again how long the client may take to
-    /// read what is left. Default 5 s.
-    pub drain: Duration,
-    /// Cancelled when the server leaves: the connection then drains.
-    pub shutdown: CancellationToken,
-    /// Where concurrent calls run.
-    pub tasks: TaskTracker,
-    /// What the application wants to hear.
-    pub hooks: Arc<dyn Hooks>,
-}
-
-impl Default for ConnOptions {
-    fn default() -> Self {
-        Self {
-            role: Role::Owner,
-            label: Arc::from("connection"),
-            initialized: false,
-            max_frame_bytes: 16 * 1024 * 1024,
-            work: WorkLimits::default(),
-            outbox: OutboxLimits::default(),
-            overflow: Overflow::Close,
-            stall_grace: Some(Duration::from_secs(30)),
-            patience: Duration::from_millis(500),
-            max_server_requests: 1024,
-            drain: Duration::from_secs(5),
-            shutdown: CancellationToken::new(),
-            tasks: TaskTracker::new(),
-            hooks: Arc::new(()),
-        }
-    }
-}
-
-impl std::fmt::Debug for ConnOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ConnOptions")
-            .field("role", &self.role)
-            .field("label", &self.label)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A connection that has not begun to read.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::entry::Role;
 use crate::error::RpcError;
 use crate::frame::TraceContext;
 use crate::peer::{ConnectionId, Origin, Peer};
-use crate::registry::Role;
 
 /// A handler's view of one call: the application, the connection it came from, and the call itself.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use jsonrpsee::types::{ErrorObject, ErrorObjectOwned};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::registry::Role;
+use crate::entry::Role;
 
 /// Malformed JSON or UTF-8.
 pub const PARSE_ERROR: i32 = -32700;

@@ -14,10 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::context::{CallInfo, Stop};
 use crate::dispatch::Service;
+use crate::entry::Lane;
 use crate::error::RpcError;
 use crate::frame::same_id;
 use crate::peer::Peer;
-use crate::registry::Lane;
 use crate::reply::ReplyTo;
 
 /// After so many calls in a row a loop lets its siblings run.

@@ -30,11 +30,16 @@ mod conn;
 mod context;
 mod decode;
 mod dispatch;
+mod entry;
 mod error;
+mod hooks;
 mod lanes;
+mod layers;
+mod options;
 mod outbox;
 mod outgoing;
 mod peer;
+mod pending;
 mod post;
 mod registry;
 mod reply;
@@ -42,24 +47,28 @@ mod reply;
 pub mod frame;
 pub mod transport;
 
-pub use conn::{ConnOptions, Connection, serve};
+pub use conn::{Connection, serve};
 pub use context::Ctx;
 pub use decode::decode;
 pub use dispatch::{MAX_RESULT_BYTES, Service};
+pub use entry::{
+    CANCEL_REQUEST, CancelId, CancelParams, Contract, Entry, EntryKind, Lane, MessageSpec, MethodSpec,
+    NoParams, Role, Stability, WireType,
+};
 pub use error::{
     INTERNAL, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, NEEDS_BIDIRECTIONAL_TRANSPORT, PARSE_ERROR,
     REQUEST_CANCELLED, RETRY_AFTER_MS, RpcError, SERVER_OVERLOADED, SHUTTING_DOWN, UNAUTHORIZED,
 };
 pub use frame::{ClientError, TraceContext};
+pub use hooks::{CloseReason, Hooks, StrayResponse};
 pub use lanes::WorkLimits;
+pub use options::ConnOptions;
 pub use outbox::{Backlog, Burst, OutboxLimits, OutboxReader, Overflow, Pushed};
 pub use outgoing::{DeltaKey, Frame};
-pub use peer::{CloseReason, ConnectionId, Hooks, Peer, PendingRequest, RequestEnd, StrayResponse};
+pub use peer::{ConnectionId, Peer};
+pub use pending::{PendingRequest, RequestEnd};
 pub use post::PostOptions;
-pub use registry::{
-    CANCEL_REQUEST, CancelId, CancelParams, Entry, EntryKind, Lane, MessageSpec, MethodSpec, NoParams,
-    Registry, RegistryError, Role, Stability, WireType,
-};
+pub use registry::{Registry, RegistryError};
 pub use transport::{
     Lines, Memory, MemoryClient, MemoryError, Received, Source, Stdio, Transport, TransportLimits, UnixDoor,
     memory,

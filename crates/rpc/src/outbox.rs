@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use crate::hooks::CloseReason;
 use crate::outgoing::{Class, DeltaKey, Frame};
-use crate::peer::CloseReason;
 
 /// What a queued frame costs beside its bytes, so that a bound in bytes bounds the number of frames as well.
 const FRAME_OVERHEAD: usize = 64;

@@ -1,24 +1,21 @@
 //! `Peer`: a handle on one connection, for pushing frames to its client and asking it things.
 
 use std::any::Any;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::frame::ClientError;
+use crate::entry::Role;
+use crate::hooks::{CloseReason, Hooks, StrayResponse};
 use crate::outbox::{Backlog, Outbox, Overflow, Pushed};
 use crate::outgoing::Frame;
-use crate::registry::Role;
+use crate::pending::{Pending, PendingRequest, RequestEnd, Waiter};
 
 /// A connection's number, unique in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,80 +34,6 @@ impl fmt::Display for ConnectionId {
         self.0.fmt(f)
     }
 }
-
-/// Why a connection ended.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CloseReason {
-    /// The client closed its side.
-    #[error("the client closed the connection")]
-    Eof,
-    /// The server is leaving.
-    #[error("the server is shutting down")]
-    Shutdown,
-    /// The client read nothing for the grace period.
-    #[error("the client read nothing for too long")]
-    Stalled,
-    /// The client read too slowly and the outbox reached its hard bound.
-    #[error("the client reads too slowly")]
-    Overflow,
-    /// Reading failed.
-    #[error("reading failed: {0}")]
-    ReadFailed(String),
-    /// Writing failed.
-    #[error("writing failed: {0}")]
-    WriteFailed(String),
-    /// Somebody on our side closed it ([`Peer::close`]).
-    #[error("{0}")]
-    Closed(&'static str),
-    /// The future that served the connection was dropped.
-    #[error("the connection was dropped")]
-    Dropped,
-}
-
-/// How a request of ours ended without a result.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum RequestEnd {
-    /// The client answered with an error.
-    #[error("the client answered with an error: {0}")]
-    Rejected(ClientError),
-    /// [`Peer::withdraw`] was called.
-    #[error("the request was withdrawn")]
-    Withdrawn,
-    /// The same id was asked again on this connection; that request will get the answer.
-    #[error("the request was asked again")]
-    Superseded,
-    /// The connection ended, or its client will send nothing more.
-    #[error("the connection ended")]
-    Closed,
-    /// Too many requests wait for this client.
-    #[error("too many requests wait for this client")]
-    TooMany,
-}
-
-/// A client's answer that nobody waits for: late, withdrawn, or with an id we never used.
-#[derive(Debug)]
-pub struct StrayResponse<'a> {
-    /// The id, or `None` where the client sent no string.
-    pub id: Option<&'a str>,
-    /// What the client answered.
-    pub outcome: Result<&'a RawValue, ClientError>,
-}
-
-/// What the application wants to hear about connections. The methods are called in the connection's own task or
-/// the pusher's, and must not block.
-pub trait Hooks: Send + Sync + 'static {
-    /// The connection begins; nothing has been read yet.
-    fn opened(&self, _peer: &Peer) {}
-    /// The client answered something that nobody waits for.
-    fn stray_response(&self, _peer: &Peer, _response: StrayResponse<'_>) {}
-    /// The outbox has met its hard bound under [`Overflow::Refuse`]; told once until it has drained.
-    fn overflowed(&self, _peer: &Peer) {}
-    /// The connection has ended; called exactly once, whatever ended it.
-    fn closed(&self, _peer: &Peer, _reason: &CloseReason) {}
-}
-
-/// No hooks.
-impl Hooks for () {}
 
 /// A connection's state of handshake, shared by its calls.
 #[derive(Debug)]
@@ -158,21 +81,6 @@ struct PeerInner {
     closed: CancellationToken,
     close_reason: OnceLock<CloseReason>,
     hooks: Arc<dyn Hooks>,
-}
-
-#[derive(Default)]
-struct Pending {
-    waiting: HashMap<String, Waiter>,
-    next_generation: u64,
-    /// The client sends nothing more: every request ends at once.
-    over: bool,
-}
-
-type Answer = Result<Box<RawValue>, RequestEnd>;
-
-struct Waiter {
-    generation: u64,
-    answer: oneshot::Sender<Answer>,
 }
 
 pub(crate) struct PeerParts {
@@ -415,18 +323,11 @@ impl Peer {
         waiter.is_some_and(|waiter| waiter.end(end))
     }
 
-    fn forget(&self, id: &str, generation: u64) {
+    pub(crate) fn forget(&self, id: &str, generation: u64) {
         let mut pending = self.0.pending.lock();
         if pending.waiting.get(id).is_some_and(|waiter| waiter.generation == generation) {
             pending.waiting.remove(id);
         }
-    }
-}
-
-impl Waiter {
-    /// False if nobody listens any more.
-    fn end(self, end: RequestEnd) -> bool {
-        self.answer.send(Err(end)).is_ok()
     }
 }
 
@@ -439,43 +340,5 @@ impl Origin {
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Peer").field("origin", &self.0.origin).field("backlog", &self.backlog()).finish()
-    }
-}
-
-/// A request of ours that waits for the client. Dropping it forgets the request.
-#[must_use = "a request whose future is dropped is forgotten at once"]
-#[derive(Debug)]
-pub struct PendingRequest {
-    peer: Peer,
-    id: String,
-    generation: u64,
-    receiver: oneshot::Receiver<Answer>,
-}
-
-impl PendingRequest {
-    /// The id the client was given.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn ended(peer: Peer, end: RequestEnd) -> Self {
-        let (answer, receiver) = oneshot::channel();
-        // The receiver is right here, so this cannot fail.
-        let _ = answer.send(Err(end));
-        Self { peer, id: String::new(), generation: 0, receiver }
-    }
-}
-
-impl Future for PendingRequest {
-    type Output = Result<Box<RawValue>, RequestEnd>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(RequestEnd::Closed)))
-    }
-}
-
-impl Drop for PendingRequest {
-    fn drop(&mut self) {
-        self.peer.forget(&self.id, self.generation);
     }
 }

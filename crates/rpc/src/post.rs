@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::CallInfo;
 use crate::dispatch::Service;
+use crate::entry::Role;
 use crate::error::RpcError;
 use crate::frame::{self, Inbound, Message, TraceContext};
 use crate::outgoing::splice_id;
 use crate::peer::{ConnectionId, Gate, Origin};
-use crate::registry::Role;
 
 /// Who posts.
 #[derive(Debug, Clone)]

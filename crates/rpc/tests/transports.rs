@@ -126,6 +126,14 @@ async fn large_answers_and_small_ones_come_whole_and_in_order() {
 }
 
 #[tokio::test]
+async fn line_breaks_in_passed_through_json_do_not_break_the_framing() {
+    let mut client = byte_client(options());
+    client.write(b"{\"id\":1,\"method\":\"raw\"}\n[{\"id\":2,\"method\":\"raw\"}]\n").await;
+    assert_eq!(client.recv().await["result"], json!({"a": [1, 2]}));
+    assert_eq!(client.recv().await[0]["result"], json!({"a": [1, 2]}));
+}
+
+#[tokio::test]
 async fn a_client_that_takes_nothing_is_cut_after_the_grace() {
     let grace = Duration::from_millis(50);
     let client = byte_client(ConnOptions { stall_grace: Some(grace), ..options() });

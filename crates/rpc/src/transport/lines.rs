@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{Received, Source, Transport, TransportLimits};
+use crate::hooks::CloseReason;
 use crate::outbox::{Burst, OutboxReader};
-use crate::peer::CloseReason;
 
 /// What one read asks for.
 const READ_BYTES: usize = 16 * 1024;

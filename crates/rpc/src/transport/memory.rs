@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::{Received, Source, Transport, TransportLimits};
+use crate::hooks::CloseReason;
 use crate::outbox::{Burst, OutboxReader};
-use crate::peer::CloseReason;
 
 /// Frames that wait between client and server.
 const QUEUED_FRAMES: usize = 256;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::hooks::CloseReason;
 use crate::outbox::OutboxReader;
-use crate::peer::CloseReason;
 
 pub use lines::{LineDecoder, Lines};
 pub use memory::{Memory, MemoryClient, MemoryError, memory};

@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::lines::join_lines;
 use super::{LineDecoder, Received, Source, Transport, TransportLimits};
+use crate::hooks::CloseReason;
 use crate::outbox::{Burst, OutboxReader};
-use crate::peer::CloseReason;
 
 /// What one read asks for.
 const READ_BYTES: usize = 64 * 1024;

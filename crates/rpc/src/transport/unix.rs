@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Lines;
-use crate::conn::{ConnOptions, serve};
+use crate::conn::serve;
 use crate::dispatch::Service;
+use crate::options::ConnOptions;
 
 /// Connections that the kernel keeps for us until we accept them.
 const BACKLOG: u32 = 1024;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use signalbox_rpc::{
     CloseReason, ConnOptions, Connection, Ctx, Frame, Hooks, Lane, MemoryClient, MessageSpec, MethodSpec,
@@ -65,6 +66,19 @@ pub struct Number {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Ask {
     pub id: String,
+}
+
+/// Passed-through JSON.
+#[derive(Serialize)]
+pub struct Raw(Box<RawValue>);
+
+impl JsonSchema for Raw {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Raw".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        true.into()
+    }
 }
 
 struct Dropped<'a>(&'a App, &'static str);
@@ -149,6 +163,10 @@ pub fn registry() -> Registry<App> {
     });
     r.method_sync(open("boom/sync", Lane::Inline), |_: Ctx<App>, p: Text| -> Result<Text, RpcError> {
         panic!("the secret is {}", p.text)
+    });
+    r.method_sync(open("raw", Lane::Inline), |_: Ctx<App>, _: NoParams| {
+        // As it may have been read from somewhere else and passed through.
+        serde_json::from_str::<Box<RawValue>>("{\n\"a\":\r\n[1,\n2]}").map_err(RpcError::internal).map(Raw)
     });
     r.method_sync(open("owners", Lane::Inline).role(Role::Owner), |_: Ctx<App>, p: Text| {
         Ok::<_, RpcError>(p)
