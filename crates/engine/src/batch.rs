@@ -9,7 +9,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Which item a fact belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Item {
+pub(crate) enum Item {
     /// None.
     None,
     /// One that this fact starts.
@@ -20,7 +20,7 @@ pub enum Item {
 
 /// Facts and signals on their way to one commit.
 #[derive(Debug)]
-pub struct Batch {
+pub(crate) struct Batch {
     session: SessionId,
     first: Seq,
     next: Seq,
@@ -40,13 +40,13 @@ enum Entry {
 impl Batch {
     /// An empty one after `last_seq`.
     #[must_use]
-    pub fn new(session: SessionId, last_seq: Seq, at_ms: i64) -> Self {
+    pub(crate) fn new(session: SessionId, last_seq: Seq, at_ms: i64) -> Self {
         let next = last_seq + 1;
         Self { session, first: next, next, at_ms, entries: Vec::new(), bytes: 0, activity: None }
     }
 
     /// Adds a fact; gives its seq. A chunk that continues the fact before it joins that one instead.
-    pub fn push(&mut self, turn: Option<TurnId>, item: Item, body: FactBody) -> Seq {
+    pub(crate) fn push(&mut self, turn: Option<TurnId>, item: Item, body: FactBody) -> Seq {
         if let Item::Of(item) = item
             && let Some(Entry::Fact(last)) = self.entries.last_mut()
             && last.item_seq == Some(item)
@@ -80,7 +80,7 @@ impl Batch {
     }
 
     /// Adds a signal, in order.
-    pub fn signal(&mut self, turn: Option<TurnId>, body: SignalBody) {
+    pub(crate) fn signal(&mut self, turn: Option<TurnId>, body: SignalBody) {
         let seq = self.next - 1;
         self.entries.push(Entry::Signal(Signal {
             session: self.session,
@@ -92,7 +92,7 @@ impl Batch {
     }
 
     /// The bodies of its facts, in order.
-    pub fn bodies(&self) -> impl Iterator<Item = &FactBody> + '_ {
+    pub(crate) fn bodies(&self) -> impl Iterator<Item = &FactBody> + '_ {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Fact(fact) => Some(&fact.body),
             Entry::Signal(_) => None,
@@ -101,37 +101,37 @@ impl Batch {
 
     /// The activity that the batch leads to, if it changes it.
     #[must_use]
-    pub fn activity(&self) -> Option<&Activity> {
+    pub(crate) fn activity(&self) -> Option<&Activity> {
         self.activity.as_ref()
     }
 
     /// The seq that the next fact gets.
     #[must_use]
-    pub fn next_seq(&self) -> Seq {
+    pub(crate) fn next_seq(&self) -> Seq {
         self.next
     }
 
     /// When it happens, Unix milliseconds.
     #[must_use]
-    pub fn at_ms(&self) -> i64 {
+    pub(crate) fn at_ms(&self) -> i64 {
         self.at_ms
     }
 
     /// Whether there is nothing in it.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Rough size of its facts.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Closes it: the last seq before it, and everything in order.
     #[must_use]
-    pub fn seal(self) -> (Seq, Vec<Committed>) {
+    pub(crate) fn seal(self) -> (Seq, Vec<Committed>) {
         let committed = self.entries.into_iter().map(|entry| match entry {
             Entry::Fact(fact) => Committed::Fact(Arc::new(fact)),
             Entry::Signal(signal) => Committed::Signal(Arc::new(signal)),

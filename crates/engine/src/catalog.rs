@@ -105,9 +105,11 @@ impl Catalog {
     /// # Errors
     /// [`OpError::ProviderNotFound`] with the names there are.
     pub fn entry(&self, provider: &Provider) -> Result<&ProviderEntry, OpError> {
-        self.entries.iter().find(|entry| entry.provider == *provider).ok_or_else(|| OpError::ProviderNotFound {
-            name: provider.to_string(),
-            known: self.entries.iter().map(|entry| entry.provider.to_string()).collect(),
+        self.entries.iter().find(|entry| entry.provider == *provider).ok_or_else(|| {
+            OpError::ProviderNotFound {
+                name: provider.to_string(),
+                known: self.entries.iter().map(|entry| entry.provider.to_string()).collect(),
+            }
         })
     }
 
@@ -129,7 +131,8 @@ impl Catalog {
             command: entry.missing(env.get("PATH"), cwd),
             hint: entry.hint.clone(),
         })?;
-        let (program, args) = line.split_first().map(|(first, rest)| (first.clone(), rest.to_vec())).unwrap_or_default();
+        let (program, args) =
+            line.split_first().map(|(first, rest)| (first.clone(), rest.to_vec())).unwrap_or_default();
         Ok(LaunchSpec {
             provider: provider.clone(),
             command: program,
@@ -173,7 +176,11 @@ impl ProviderEntry {
             title: preset.title.to_owned(),
             commands: preset.commands.iter().map(|line| strings(line)).collect(),
             needs: strings(preset.needs),
-            env: preset.set_env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            env: preset
+                .set_env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             allow_env: strings(preset.env),
             cwd: None,
             ask_modes: strings(preset.ask_modes),

@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_millis(100);
 
 /// Makes the diff of a change. `old` is absent for a new file; an empty `new` of a `delete` means that the file goes.
 #[must_use]
-pub fn file_diff(path: PathBuf, old: Option<&str>, new: &str, delete: bool) -> FileDiff {
+pub(crate) fn file_diff(path: PathBuf, old: Option<&str>, new: &str, delete: bool) -> FileDiff {
     let kind = match (old, delete) {
         (_, true) => FileChangeKind::Delete,
         (None, false) => FileChangeKind::Add,
@@ -36,15 +36,9 @@ fn cut(mut unified: String) -> (String, bool) {
     if unified.len() <= MAX_DIFF_BYTES {
         return (unified, false);
     }
-    let end = unified[..floor(&unified, MAX_DIFF_BYTES)].rfind('\n').map_or(0, |at| at + 1);
+    let end = unified[..unified.floor_char_boundary(MAX_DIFF_BYTES)].rfind('\n').map_or(0, |at| at + 1);
     unified.truncate(end);
     (unified, true)
-}
-
-/// The greatest char boundary at or below `at`.
-#[must_use]
-pub fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
 }
 
 #[cfg(test)]

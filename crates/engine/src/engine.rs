@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use signalbox_facts::{
-    Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, PermissionResolved, Policy,
-    Provider, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow, SessionSource, TitleChanged,
-    TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
+    Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, PermissionResolved,
+    Policy, Provider, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow, SessionSource,
+    TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
 };
 use signalbox_protocol::ops::{NewSession, Op};
 use signalbox_store::{Commit, Listed, Store, StoreError};
@@ -87,7 +87,12 @@ impl Engine {
     ///
     /// # Errors
     /// The core declined it.
-    pub async fn submit_as(&self, op: Op, origin: Origin, session: Option<SessionId>) -> Result<Accepted, OpError> {
+    pub async fn submit_as(
+        &self,
+        op: Op,
+        origin: Origin,
+        session: Option<SessionId>,
+    ) -> Result<Accepted, OpError> {
         let (sender, decision) = oneshot::channel();
         let id = signalbox_facts::SubmissionId::generate();
         self.dispatch(Submission { id, op, origin, session, reply: sender }).await;
@@ -153,7 +158,8 @@ impl Engine {
     async fn handle(&self, session: SessionId) -> Result<Handle, OpError> {
         let cell = Arc::clone(self.sessions.lock().entry(session).or_default());
         let loaded = cell.get_or_try_init(async || {
-            let row = self.core.store.reader.session(session).await.map_err(|error| unreadable(session, &error))?;
+            let row =
+                self.core.store.reader.session(session).await.map_err(|error| unreadable(session, &error))?;
             let row = row.ok_or_else(|| OpError::SessionNotFound(session.to_string()))?;
             Ok(Handle::spawn(&self.core, row, Vec::new()))
         });
@@ -187,7 +193,8 @@ impl Engine {
         let provider = Provider::new(new.provider.name());
         let base = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
         let cwd = existing_directory(&base, &new.cwd, "cwd")?;
-        let roots = new.roots.iter().map(|root| existing_directory(&cwd, root, "roots")).collect::<Result<_, _>>()?;
+        let roots =
+            new.roots.iter().map(|root| existing_directory(&cwd, root, "roots")).collect::<Result<_, _>>()?;
         self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
         if new.use_worktree {
             return Err(OpError::Unsupported("a session in a worktree of its own"));
@@ -196,7 +203,8 @@ impl Engine {
             return Err(OpError::Unsupported("an ephemeral session"));
         }
         let policy = new.initial_policy.map_or_else(Policy::default, convert::policy_in);
-        let instructions: Vec<_> = [new.base_instructions, new.developer_instructions].into_iter().flatten().collect();
+        let instructions: Vec<_> =
+            [new.base_instructions, new.developer_instructions].into_iter().flatten().collect();
         let created = SessionCreated {
             provider,
             project_path: cwd.clone(),
@@ -208,7 +216,11 @@ impl Engine {
             effort: new.effort,
             instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
             request_id: new.request_id,
-            source: if new.source.as_deref() == Some("cli") { SessionSource::Cli } else { SessionSource::App },
+            source: if new.source.as_deref() == Some("cli") {
+                SessionSource::Cli
+            } else {
+                SessionSource::App
+            },
             forked_from: None,
             ephemeral: false,
         };
@@ -255,7 +267,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn end_open_turn(&self, row: SessionRow) -> Result<(), StoreError> {
+    async fn end_open_turn(&self, row: Box<SessionRow>) -> Result<(), StoreError> {
         let Some(turn) = row.activity.turn() else { return Ok(()) };
         let facts = self.core.store.reader.facts_of_turn(row.id, turn).await?;
         let mut batch = Batch::new(row.id, row.last_seq, (self.core.now_ms)());
@@ -295,8 +307,12 @@ impl Engine {
             retryable: true,
             data: serde_json::Map::new(),
         };
-        let ended =
-            TurnEnded { status: TurnStatus::Interrupted, stop_reason: None, failure: Some(failure), request_id };
+        let ended = TurnEnded {
+            status: TurnStatus::Interrupted,
+            stop_reason: None,
+            failure: Some(failure),
+            request_id,
+        };
         batch.push(Some(turn), Item::None, FactBody::TurnEnded(Box::new(ended)));
         let (expected_last_seq, released) = batch.seal();
         let commit = Commit { session: row.id, expected_last_seq, entries: released };
@@ -309,9 +325,8 @@ impl Engine {
 
 fn prompt_request(activity: &Activity) -> Option<String> {
     match &activity.state {
-        ActivityState::Running { prompt_request_id, .. } | ActivityState::AwaitingInput { prompt_request_id, .. } => {
-            prompt_request_id.clone()
-        }
+        ActivityState::Running { prompt_request_id, .. }
+        | ActivityState::AwaitingInput { prompt_request_id, .. } => prompt_request_id.clone(),
         ActivityState::Idle | ActivityState::Failed { .. } => None,
     }
 }

@@ -9,7 +9,7 @@ const MAX_TEXT_SCALARS: usize = 8192;
 
 /// Drops unknown keys, values of the wrong type and choices that were not offered.
 #[must_use]
-pub fn sanitize(form: &Form, mut content: Map<String, Value>) -> BTreeMap<String, Value> {
+pub(crate) fn sanitize(form: &Form, mut content: Map<String, Value>) -> BTreeMap<String, Value> {
     let clean = |field: &FormField| Some((field.key.clone(), clean(field, content.remove(&field.key)?)?));
     form.fields.iter().filter_map(clean).collect()
 }
@@ -26,7 +26,8 @@ fn clean(field: &FormField, value: Value) -> Option<Value> {
         (FieldKind::Boolean, Value::Bool(flag)) => Some(Value::Bool(flag)),
         (FieldKind::Select, Value::String(text)) if offered(&text) => Some(Value::String(text)),
         (FieldKind::MultiSelect, Value::Array(values)) => {
-            let kept: Vec<_> = values.into_iter().filter(|value| value.as_str().is_some_and(offered)).collect();
+            let kept: Vec<_> =
+                values.into_iter().filter(|value| value.as_str().is_some_and(offered)).collect();
             (!kept.is_empty()).then_some(Value::Array(kept))
         }
         _ => None,

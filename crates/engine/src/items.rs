@@ -14,7 +14,7 @@ use signalbox_facts::{
 };
 
 use crate::batch::{Batch, Item};
-use crate::diff::{file_diff, floor};
+use crate::diff::file_diff;
 use crate::output::{Output, Piece};
 
 const MAX_TITLE_BYTES: usize = 512;
@@ -26,7 +26,7 @@ const MAX_DIFFS: usize = 256;
 
 /// The items of one turn.
 #[derive(Debug, Default)]
-pub struct Items {
+pub(crate) struct Items {
     cwd: PathBuf,
     text: Option<OpenText>,
     plan: Option<(Seq, Plan)>,
@@ -58,12 +58,12 @@ struct Tool {
 impl Items {
     /// The items of a new turn in this directory.
     #[must_use]
-    pub fn new(cwd: PathBuf) -> Self {
+    pub(crate) fn new(cwd: PathBuf) -> Self {
         Self { cwd, ..Self::default() }
     }
 
     /// A chunk of an answer or a thought.
-    pub fn text(&mut self, batch: &mut Batch, turn: TurnId, thought: bool, chunk: TextChunk) {
+    pub(crate) fn text(&mut self, batch: &mut Batch, turn: TurnId, thought: bool, chunk: TextChunk) {
         if chunk.text.is_empty() {
             return;
         }
@@ -87,7 +87,7 @@ impl Items {
     }
 
     /// A piece of an answer that is no text, shown as what text can say of it.
-    pub fn content(
+    pub(crate) fn content(
         &mut self,
         batch: &mut Batch,
         turn: TurnId,
@@ -99,12 +99,12 @@ impl Items {
     }
 
     /// Ends the message or thought that is open: what follows is a new item.
-    pub fn break_text(&mut self) {
+    pub(crate) fn break_text(&mut self) {
         self.text = None;
     }
 
     /// A plan, whole.
-    pub fn plan(&mut self, batch: &mut Batch, turn: TurnId, patch: PlanPatch) {
+    pub(crate) fn plan(&mut self, batch: &mut Batch, turn: TurnId, patch: PlanPatch) {
         let plan = Plan { entries: patch.entries, markdown: patch.markdown };
         let item = match &self.plan {
             Some((_, last)) if *last == plan => return,
@@ -122,7 +122,13 @@ impl Items {
     }
 
     /// The agent compacts its context.
-    pub fn compaction(&mut self, batch: &mut Batch, turn: TurnId, id: String, status: CompactionStatus) {
+    pub(crate) fn compaction(
+        &mut self,
+        batch: &mut Batch,
+        turn: TurnId,
+        id: String,
+        status: CompactionStatus,
+    ) {
         let body = FactBody::ContextCompaction(ContextCompaction { id: id.clone(), status });
         match self.compactions.get(&id) {
             Some(&item) => {
@@ -138,7 +144,7 @@ impl Items {
 
     /// A tool call began or changed. `asked` is true when a permission request speaks of it: then it is shown even
     /// without a kind.
-    pub fn tool(&mut self, batch: &mut Batch, turn: TurnId, patch: ToolPatch, asked: bool) {
+    pub(crate) fn tool(&mut self, batch: &mut Batch, turn: TurnId, patch: ToolPatch, asked: bool) {
         let id = patch.id.clone();
         if self.tools.get(&id).is_some_and(|tool| begins_anew(tool, &patch)) {
             self.tools.remove(&id);
@@ -194,14 +200,14 @@ impl Items {
     }
 
     /// The permission of a call was declined: however the agent closes it, that is its outcome.
-    pub fn declined(&mut self, id: &str) {
+    pub(crate) fn declined(&mut self, id: &str) {
         if let Some(tool) = self.tools.get_mut(id) {
             tool.declined = true;
         }
     }
 
     /// Closes every call that is still open.
-    pub fn close_open(&mut self, batch: &mut Batch, turn: TurnId, outcome: ToolOutcome) {
+    pub(crate) fn close_open(&mut self, batch: &mut Batch, turn: TurnId, outcome: ToolOutcome) {
         for id in &self.order {
             let Some(tool) = self.tools.get_mut(id) else { continue };
             if tool.call.status.is_final() {
@@ -224,26 +230,26 @@ impl Items {
 
     /// Whether a call that is shown is still open.
     #[must_use]
-    pub fn has_open_tool(&self) -> bool {
+    pub(crate) fn has_open_tool(&self) -> bool {
         self.tools.values().any(|tool| tool.item.is_some() && !tool.call.status.is_final())
     }
 
     /// Whether the agent has said or done anything in this turn.
     #[must_use]
-    pub fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         self.output
     }
 
     /// What is known of a call.
     #[must_use]
-    pub fn call(&self, id: &str) -> Option<(&ToolCall, Option<Seq>)> {
+    pub(crate) fn call(&self, id: &str) -> Option<(&ToolCall, Option<Seq>)> {
         self.tools.get(id).map(|tool| (&tool.call, tool.item))
     }
 }
 
 /// The calls that a turn's facts leave open, with their items, in order.
 #[must_use]
-pub fn open_calls(facts: &[Fact]) -> Vec<(Seq, ToolCall)> {
+pub(crate) fn open_calls(facts: &[Fact]) -> Vec<(Seq, ToolCall)> {
     let mut open: Vec<(Seq, ToolCall)> = Vec::new();
     for fact in facts {
         let (Some(item), FactBody::ToolCall(call)) = (fact.item_seq, &fact.body) else { continue };
@@ -439,7 +445,7 @@ fn bounded(value: Value) -> Value {
 
 fn cut(mut text: String, bytes: usize) -> String {
     if text.len() > bytes {
-        text.truncate(floor(&text, bytes));
+        text.truncate(text.floor_char_boundary(bytes));
         text.push('\u{2026}');
     }
     text

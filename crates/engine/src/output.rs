@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::diff::floor;
-
 /// Bytes of output that are kept from the start.
 const HEAD_BYTES: usize = 1 << 20;
 /// Bytes kept from the end when there is more.
@@ -11,7 +9,7 @@ const TAIL_BYTES: usize = 64 << 10;
 
 /// What has been written so far.
 #[derive(Debug, Default)]
-pub struct Output {
+pub(crate) struct Output {
     head: String,
     tail: String,
     omitted: u64,
@@ -19,7 +17,7 @@ pub struct Output {
 
 /// A piece to show: an extension, or something that replaces all that was shown.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// Goes on from what was shown.
     Append(String),
     /// Takes its place.
@@ -28,9 +26,9 @@ pub enum Piece {
 
 impl Output {
     /// More output. Gives what of it is to be shown now.
-    pub fn append(&mut self, text: &str) -> Option<Piece> {
+    pub(crate) fn append(&mut self, text: &str) -> Option<Piece> {
         let room = if self.is_cut() { 0 } else { HEAD_BYTES - self.head.len() };
-        let shown = &text[..floor(text, room)];
+        let shown = &text[..text.floor_char_boundary(room)];
         self.head.push_str(shown);
         let rest = &text[shown.len()..];
         if !rest.is_empty() {
@@ -38,7 +36,7 @@ impl Output {
             let extra = self.tail.len().saturating_sub(TAIL_BYTES);
             // Dropping from the front costs a copy, so it waits until it is worth it.
             if extra > TAIL_BYTES || rest.len() > TAIL_BYTES {
-                let cut = ceil(&self.tail, extra);
+                let cut = self.tail.ceil_char_boundary(extra);
                 self.omitted += cut as u64;
                 self.tail.drain(..cut);
             }
@@ -47,7 +45,7 @@ impl Output {
     }
 
     /// The whole output so far, as some agents repeat it. Gives what is new about it.
-    pub fn replace(&mut self, text: &str) -> Option<Piece> {
+    pub(crate) fn replace(&mut self, text: &str) -> Option<Piece> {
         if !self.is_cut()
             && let Some(more) = text.strip_prefix(self.head.as_str())
         {
@@ -68,12 +66,12 @@ impl Output {
     }
 
     /// The end: the mark and the tail, if anything was left out.
-    pub fn finish(&mut self) -> Option<Piece> {
+    pub(crate) fn finish(&mut self) -> Option<Piece> {
         if self.tail.is_empty() {
             return None;
         }
         let extra = self.tail.len().saturating_sub(TAIL_BYTES);
-        let cut = ceil(&self.tail, extra);
+        let cut = self.tail.ceil_char_boundary(extra);
         let omitted = std::mem::take(&mut self.omitted) + cut as u64;
         let mut text = String::new();
         if omitted > 0 {
@@ -87,18 +85,13 @@ impl Output {
 
     /// Whether nothing was written yet.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty()
     }
 
     fn is_cut(&self) -> bool {
         !self.tail.is_empty() || self.omitted > 0
     }
-}
-
-/// The least char boundary at or above `at`.
-fn ceil(text: &str, at: usize) -> usize {
-    (at..=text.len()).find(|&place| text.is_char_boundary(place)).unwrap_or(text.len())
 }
 
 #[cfg(test)]

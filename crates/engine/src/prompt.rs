@@ -16,16 +16,16 @@ const MAX_IMAGE_BYTES: u64 = 16 << 20;
 
 /// What the agent gets, and what could not be found.
 #[derive(Debug, Default)]
-pub struct Compiled {
+pub(crate) struct Compiled {
     /// For the agent; empty if nothing of the prompt could be used.
-    pub blocks: Vec<PromptBlock>,
+    pub(crate) blocks: Vec<PromptBlock>,
     /// References that led nowhere, for people.
-    pub unresolved: Vec<String>,
+    pub(crate) unresolved: Vec<String>,
 }
 
 /// Compiles blocks and additional context for a session with these roots, the working directory first.
 #[must_use]
-pub fn compile(
+pub(crate) fn compile(
     blocks: &[DocBlock],
     context: &BTreeMap<String, AdditionalContext>,
     instructions: Option<&str>,

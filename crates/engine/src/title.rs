@@ -6,7 +6,7 @@ const MAX_CJK_SCALARS: usize = 24;
 
 /// A title from a prompt's text; `None` if nothing in it makes one.
 #[must_use]
-pub fn from_prompt(text: &str) -> Option<String> {
+pub(crate) fn from_prompt(text: &str) -> Option<String> {
     let line = text
         .lines()
         .map(|line| line.trim().trim_start_matches(['#', '>', '-', '*', '+', ' ', '\t']).trim_start())

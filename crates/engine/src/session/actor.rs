@@ -95,7 +95,12 @@ pub(super) struct Settling {
 }
 
 impl Actor {
-    pub(super) fn new(core: Arc<Core>, row: SessionRow, inbox: Inbox, subscriber: mpsc::Sender<Delivery>) -> Self {
+    pub(super) fn new(
+        core: Arc<Core>,
+        row: SessionRow,
+        inbox: Inbox,
+        subscriber: mpsc::Sender<Delivery>,
+    ) -> Self {
         Self {
             core,
             items: Items::new(row.cwd.clone()),
@@ -208,12 +213,15 @@ impl Actor {
                 self.set_policy(crate::convert::policy_in(policy), request_id).await
             }
             Op::SetPermissionMode { mode, .. } => {
-                let policy = signalbox_facts::Policy { mode: crate::convert::mode_in(mode), ..self.row.policy };
+                let policy =
+                    signalbox_facts::Policy { mode: crate::convert::mode_in(mode), ..self.row.policy };
                 self.set_policy(policy, None).await
             }
             Op::SetSandbox { sandbox, .. } => {
-                let policy =
-                    signalbox_facts::Policy { sandbox: crate::convert::sandbox_in(sandbox), ..self.row.policy };
+                let policy = signalbox_facts::Policy {
+                    sandbox: crate::convert::sandbox_in(sandbox),
+                    ..self.row.policy
+                };
                 self.set_policy(policy, None).await
             }
             other => Err(OpError::Unsupported(other.name())),
@@ -280,7 +288,8 @@ impl Actor {
 
     pub(super) fn warn(&mut self, reason: &str, message: impl Into<String>, request_id: Option<String>) {
         let turn = self.turn.as_ref().map(|turn| turn.id);
-        let warning = Warning { message: message.into(), reason: reason.to_owned(), terminal: false, request_id };
+        let warning =
+            Warning { message: message.into(), reason: reason.to_owned(), terminal: false, request_id };
         self.batch().push(turn, Item::None, FactBody::Warning(warning));
     }
 

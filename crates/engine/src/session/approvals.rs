@@ -2,8 +2,8 @@
 
 use signalbox_agents::{Answer, ElicitationAnswer, RequestKey, ToolPatch};
 use signalbox_facts::{
-    Decision, DocBlock, FactBody, FieldKind, Form, InputId, InputKind, OptionKind, PendingInput, PermissionOption,
-    PermissionResolved, Policy, PolicyChanged, ResolvedBy, ResolverKind, Seq, ToolCall,
+    Decision, DocBlock, FactBody, FieldKind, Form, InputId, InputKind, OptionKind, PendingInput,
+    PermissionOption, PermissionResolved, Policy, PolicyChanged, ResolvedBy, ResolverKind, Seq, ToolCall,
 };
 use signalbox_protocol::ops;
 
@@ -19,7 +19,12 @@ const SKIP: &str = "__elicitation_skip";
 
 impl Actor {
     /// The agent asks whether it may do something.
-    pub(super) async fn permission(&mut self, key: RequestKey, tool: ToolPatch, options: Vec<PermissionOption>) {
+    pub(super) async fn permission(
+        &mut self,
+        key: RequestKey,
+        tool: ToolPatch,
+        options: Vec<PermissionOption>,
+    ) {
         let Some(turn) = self.turn.as_ref().filter(|turn| !turn.cancelled).map(|turn| turn.id) else {
             // Nobody would see it: no turn is open, or it is being interrupted.
             self.answer(key, Answer::Cancelled);
@@ -203,7 +208,9 @@ impl Actor {
         };
         let decision = match option.map(|option| &option.kind) {
             None => Decision::Cancel,
-            Some(OptionKind::AllowOnce | OptionKind::AllowAlways) if for_session => Decision::AcceptForSession,
+            Some(OptionKind::AllowOnce | OptionKind::AllowAlways) if for_session => {
+                Decision::AcceptForSession
+            }
             Some(OptionKind::AllowOnce | OptionKind::AllowAlways) => Decision::Accept,
             Some(OptionKind::RejectOnce | OptionKind::RejectAlways) => Decision::Decline,
             Some(OptionKind::Other(_)) => Decision::Answered,
@@ -231,7 +238,9 @@ impl Actor {
             && let Some(turn) = self.turn.as_ref().map(|turn| turn.id)
         {
             // Agents take no reason with a rejection, so it is their next input.
-            self.store_steer(turn, vec![DocBlock::text(message)], None, None).await.map_err(|e| not_stored(&e))?;
+            self.store_steer(turn, vec![DocBlock::text(message)], None, None)
+                .await
+                .map_err(|e| not_stored(&e))?;
         }
         self.stop_to_steer();
         Ok(Accepted::Applied)
@@ -293,7 +302,10 @@ impl Actor {
         let not_found = || OpError::ApprovalNotFound(id.to_owned());
         let input: InputId = id.parse().map_err(|_| not_found())?;
         if let Some((_, resolution)) = self.resolved.iter().find(|(known, _)| *known == input) {
-            return Err(OpError::ApprovalResolved { id: id.to_owned(), resolution: Box::new(resolution.clone()) });
+            return Err(OpError::ApprovalResolved {
+                id: id.to_owned(),
+                resolution: Box::new(resolution.clone()),
+            });
         }
         let key = *self.parked.get(&input).ok_or_else(not_found)?;
         let pending = self.row.activity.pending().iter().find(|pending| pending.id == input);
@@ -301,7 +313,11 @@ impl Actor {
     }
 
     /// Stores the answer; only then is anybody told, the agent included.
-    async fn store_resolution(&mut self, input: &PendingInput, resolved: PermissionResolved) -> Result<(), OpError> {
+    async fn store_resolution(
+        &mut self,
+        input: &PendingInput,
+        resolved: PermissionResolved,
+    ) -> Result<(), OpError> {
         let Some(next) = activity::resolve(&self.row.activity, input.id) else {
             return Err(OpError::ApprovalNotFound(input.id.to_string()));
         };
@@ -322,7 +338,9 @@ impl Actor {
 
     /// The agent takes a request back.
     pub(super) async fn withdrawn(&mut self, key: RequestKey) {
-        let Some(id) = self.parked.iter().find(|(_, known)| **known == key).map(|(id, _)| *id) else { return };
+        let Some(id) = self.parked.iter().find(|(_, known)| **known == key).map(|(id, _)| *id) else {
+            return;
+        };
         self.parked.remove(&id);
         let now = self.activity();
         let Some(input) = now.pending().iter().find(|input| input.id == id).cloned() else { return };
@@ -420,7 +438,12 @@ impl Actor {
 }
 
 fn subject<'a>(call: &'a ToolCall, roots: &'a [std::path::PathBuf]) -> Subject<'a> {
-    Subject { kind: call.kind.as_deref(), command: call.command.as_deref(), locations: &call.locations, roots }
+    Subject {
+        kind: call.kind.as_deref(),
+        command: call.command.as_deref(),
+        locations: &call.locations,
+        roots,
+    }
 }
 
 fn pending_subject<'a>(input: &'a PendingInput, roots: &'a [std::path::PathBuf]) -> Subject<'a> {
@@ -471,7 +494,11 @@ fn project_options(form: &Form) -> Vec<PermissionOption> {
             kind: OptionKind::Other("answer".to_owned()),
         }));
     }
-    options.push(PermissionOption { id: SKIP.to_owned(), label: "Skip".to_owned(), kind: OptionKind::RejectOnce });
+    options.push(PermissionOption {
+        id: SKIP.to_owned(),
+        label: "Skip".to_owned(),
+        kind: OptionKind::RejectOnce,
+    });
     options
 }
 

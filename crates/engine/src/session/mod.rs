@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::core::Core;
 use crate::submission::{OpError, Submission};
 
-pub(crate) use settings::{existing_directory, is_choice};
 use actor::Actor;
+pub(crate) use settings::{existing_directory, is_choice};
 
 /// Submissions that may wait in each of a session's two queues.
 const QUEUE: usize = 256;
@@ -86,7 +86,9 @@ impl Handle {
         if control {
             self.control.try_send(Control::Op(submission)).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(Control::Op(submission)) => (submission, OpError::Overloaded),
-                mpsc::error::TrySendError::Closed(Control::Op(submission)) => (submission, OpError::ShuttingDown),
+                mpsc::error::TrySendError::Closed(Control::Op(submission)) => {
+                    (submission, OpError::ShuttingDown)
+                }
                 // Only what was sent comes back.
                 mpsc::error::TrySendError::Full(Control::Subscribe(_))
                 | mpsc::error::TrySendError::Closed(Control::Subscribe(_)) => unreachable!("an Op was sent"),

@@ -31,7 +31,11 @@ pub(super) struct Coming {
 
 impl Actor {
     /// Puts a change of settings into the batch. The running agent is told by [`Actor::settings_in_force`].
-    pub(super) fn apply_settings(&mut self, patch: SettingsPatch, request_id: Option<String>) -> Result<(), OpError> {
+    pub(super) fn apply_settings(
+        &mut self,
+        patch: SettingsPatch,
+        request_id: Option<String>,
+    ) -> Result<(), OpError> {
         let policy = patch.policy.map(|patch| convert::policy_patch_in(patch, self.row.policy));
         if let Some(policy) = policy.filter(|policy| *policy != self.row.policy) {
             let changed = PolicyChanged { policy, request_id: request_id.clone() };
@@ -42,8 +46,11 @@ impl Actor {
             .roots
             .map(|roots| roots.iter().map(|root| existing_directory(&self.row.cwd, root, "roots")).collect())
             .transpose()?;
-        let options: BTreeMap<_, _> =
-            patch.config_options.into_iter().map(|(id, value)| (id, serde_json::Value::from(value))).collect();
+        let options: BTreeMap<_, _> = patch
+            .config_options
+            .into_iter()
+            .map(|(id, value)| (id, serde_json::Value::from(value)))
+            .collect();
         let changed = SettingsChanged {
             model: patch.model.filter(|model| is_choice(model) && self.row.model.as_ref() != Some(model)),
             effort: patch.effort.filter(|effort| self.row.effort.as_ref() != Some(effort)),
@@ -123,9 +130,15 @@ impl Actor {
     }
 
     /// Sets the model: in the running agent first, if there is one, then in the row.
-    pub(super) async fn set_model(&mut self, model: String, sender: oneshot::Sender<Result<Accepted, OpError>>) {
-        let then =
-            FactBody::SettingsChanged(Box::new(SettingsChanged { model: Some(model.clone()), ..Default::default() }));
+    pub(super) async fn set_model(
+        &mut self,
+        model: String,
+        sender: oneshot::Sender<Result<Accepted, OpError>>,
+    ) {
+        let then = FactBody::SettingsChanged(Box::new(SettingsChanged {
+            model: Some(model.clone()),
+            ..Default::default()
+        }));
         self.settle(then, sender, |live, token| live.set_model(token, model)).await;
     }
 
@@ -145,7 +158,10 @@ impl Actor {
         &mut self,
         then: FactBody,
         sender: oneshot::Sender<Result<Accepted, OpError>>,
-        ask: impl FnOnce(&signalbox_agents::Agent, signalbox_agents::Token) -> Result<(), signalbox_agents::SendError>,
+        ask: impl FnOnce(
+            &signalbox_agents::Agent,
+            signalbox_agents::Token,
+        ) -> Result<(), signalbox_agents::SendError>,
     ) {
         let token = self.token();
         if let Some(live) = self.agent.as_ref().filter(|live| live.ready) {
@@ -219,7 +235,8 @@ impl Actor {
     }
 
     pub(super) fn models(&mut self, available: Vec<signalbox_facts::Model>, current: String) {
-        let same = self.live.models.as_ref().is_some_and(|(known, now)| *known == available && *now == current);
+        let same =
+            self.live.models.as_ref().is_some_and(|(known, now)| *known == available && *now == current);
         if !same {
             self.signal(SignalBody::Models { available, current });
         }
@@ -242,7 +259,8 @@ fn config_value(value: &str) -> ConfigValue {
 /// A directory that exists, absolute and without symbolic links; a relative one starts from `base`.
 pub(crate) fn existing_directory(base: &Path, path: &str, field: &'static str) -> Result<PathBuf, OpError> {
     let joined = base.join(if path.trim().is_empty() { "." } else { path });
-    let invalid = |why: String| OpError::InvalidParams { path: field, message: format!("{}: {why}", joined.display()) };
+    let invalid =
+        |why: String| OpError::InvalidParams { path: field, message: format!("{}: {why}", joined.display()) };
     let real = joined.canonicalize().map_err(|error| invalid(error.to_string()))?;
     if real.is_dir() { Ok(real) } else { Err(invalid("is not a directory".to_owned())) }
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 use signalbox_agents::{OpenSession, PromptBlock, PromptRequest, start};
 use signalbox_facts::{
-    ActivityState, AdditionalContext, Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt,
-    ResolvedBy, ResolverKind, TitleChanged, TitleOrigin, ToolOutcome, TurnContext, TurnEnded, TurnId, TurnStatus,
-    Usage, Warning, canonical_text, display_text,
+    AdditionalContext, Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt,
+    ResolvedBy, ResolverKind, TitleChanged, TitleOrigin, ToolOutcome, TurnContext, TurnEnded, TurnId,
+    TurnStatus, Usage, Warning, canonical_text, display_text,
 };
 use signalbox_protocol::ops::{TurnInput, TurnMode};
 use signalbox_store::CommitError;
@@ -70,7 +70,9 @@ impl Actor {
         };
         let facts = self.core.store.reader.facts(self.row.id, receipt.seq, receipt.seq).await;
         let facts = facts.map_err(|error| OpError::StorageFailed(error.to_string()))?;
-        let same = facts.iter().any(|fact| matches!(&fact.body, FactBody::Prompt(prompt) if prompt.blocks == blocks));
+        let same = facts
+            .iter()
+            .any(|fact| matches!(&fact.body, FactBody::Prompt(prompt) if prompt.blocks == blocks));
         if same {
             return Ok(receipt.turn);
         }
@@ -180,7 +182,8 @@ impl Actor {
     ) -> Result<(), CommitError> {
         let text = canonical_text(&blocks);
         let display = display_text(&text);
-        let prompt = Prompt { blocks: blocks.clone(), text, display, request_id, client_message_id, opens: None };
+        let prompt =
+            Prompt { blocks: blocks.clone(), text, display, request_id, client_message_id, opens: None };
         self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
         self.try_commit().await?;
         self.items.break_text();
@@ -297,12 +300,13 @@ impl Actor {
         while let Ok(submission) = self.inbox.work.try_recv() {
             self.kept.push_back(submission);
         }
-        let (dropped, kept): (Vec<Submission>, Vec<Submission>) = self.kept.drain(..).partition(|submission| {
-            matches!(
-                submission.op,
-                signalbox_protocol::ops::Op::Prompt { .. } | signalbox_protocol::ops::Op::TurnInput(_)
-            )
-        });
+        let (dropped, kept): (Vec<Submission>, Vec<Submission>) =
+            self.kept.drain(..).partition(|submission| {
+                matches!(
+                    submission.op,
+                    signalbox_protocol::ops::Op::Prompt { .. } | signalbox_protocol::ops::Op::TurnInput(_)
+                )
+            });
         self.kept = kept.into();
         for submission in dropped {
             reply(submission.reply, Err(OpError::Cancelled));
@@ -357,17 +361,18 @@ impl Actor {
             open.waiting = Some(std::mem::take(&mut open.steers).concat());
             let turn = open.id;
             self.drain_parked(ResolverKind::Interrupt);
-            let batch_turn = turn;
             self.batch();
             if let Some(batch) = &mut self.batch {
-                self.items.close_open(batch, batch_turn, ToolOutcome::Unfinished);
+                self.items.close_open(batch, turn, ToolOutcome::Unfinished);
             }
             self.commit().await;
             self.drive_prompt().await;
             return;
         }
         match result {
-            _ if cancelled => self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), None).await,
+            _ if cancelled => {
+                self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), None).await
+            }
             Ok(outcome) => self.finish_turn(TurnStatus::Completed, Some(outcome.stop_reason), None).await,
             Err(error) => self.finish_turn(TurnStatus::Failed, None, Some(error.to_failure())).await,
         }
@@ -420,7 +425,9 @@ impl Actor {
             (Some(failure), TurnStatus::Failed) => {
                 activity::fail(&now, turn, FailedReason::ProviderError, failure.message.clone())
             }
-            (Some(failure), _) => activity::fail(&now, turn, FailedReason::Interrupted, failure.message.clone()),
+            (Some(failure), _) => {
+                activity::fail(&now, turn, FailedReason::Interrupted, failure.message.clone())
+            }
             (None, _) => activity::finish(&now, turn),
         };
         if let Some(ended) = ended {
@@ -443,11 +450,6 @@ impl Actor {
         let failure = Failure { retryable: true, ..failure };
         self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), Some(failure)).await;
     }
-
-    pub(super) fn open_turn_waits_for_agent(&self) -> bool {
-        matches!(self.row.activity.state, ActivityState::Running { .. })
-            && self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some())
-    }
 }
 
 fn is_blank(blocks: &[DocBlock]) -> bool {
@@ -466,7 +468,8 @@ async fn compile(
     if blocks.iter().all(|block| matches!(block, DocBlock::Text { .. })) {
         return prompt::compile(&blocks, &context, None, &roots);
     }
-    let compiled = tokio::task::spawn_blocking(move || prompt::compile(&blocks, &context, None, &roots)).await;
+    let compiled =
+        tokio::task::spawn_blocking(move || prompt::compile(&blocks, &context, None, &roots)).await;
     compiled.unwrap_or_else(|error| prompt::Compiled {
         blocks: Vec::new(),
         unresolved: vec![format!("the prompt could not be compiled: {error}")],
@@ -474,8 +477,11 @@ async fn compile(
 }
 
 fn prompt_meta(context: &TurnContext, origin: &Origin) -> Map<String, Value> {
-    let mut meta: Map<String, Value> =
-        context.client_metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
+    let mut meta: Map<String, Value> = context
+        .client_metadata
+        .iter()
+        .map(|(key, value)| (key.clone(), Value::from(value.clone())))
+        .collect();
     if let Some(traceparent) = &origin.traceparent {
         meta.insert("traceparent".to_owned(), Value::from(traceparent.clone()));
     }

@@ -73,7 +73,11 @@ impl Actor {
             self.batch().push(turn, Item::None, body);
         }
         if info.context_lost {
-            self.warn("context_lost", "The agent no longer knows the earlier conversation; it starts afresh.", None);
+            self.warn(
+                "context_lost",
+                "The agent no longer knows the earlier conversation; it starts afresh.",
+                None,
+            );
         }
         if !info.models.is_empty() {
             self.models(info.models, info.current_model);
@@ -81,7 +85,8 @@ impl Actor {
         if !info.options.is_empty() {
             self.signal(SignalBody::ConfigOptions(info.options));
         }
-        let instructions = self.row.instructions.clone().filter(|_| !info.takes_instructions && !info.resumed);
+        let instructions =
+            self.row.instructions.clone().filter(|_| !info.takes_instructions && !info.resumed);
         if let Some(live) = &mut self.agent {
             live.ready = true;
             live.instructions = instructions;
@@ -135,7 +140,8 @@ impl Actor {
                     NoticeSeverity::Warning => "agent_warning",
                     NoticeSeverity::Error => "agent_error",
                 };
-                let warning = Warning { message, reason: reason.to_owned(), terminal: false, request_id: None };
+                let warning =
+                    Warning { message, reason: reason.to_owned(), terminal: false, request_id: None };
                 self.batch().push(turn, Item::None, FactBody::Warning(warning));
             }
             // The echo of what was sent, and what clients have no use for yet.
@@ -164,7 +170,9 @@ impl Actor {
 
     /// Zeros after a cancel are no news.
     fn context_window(&mut self, window: ContextWindow) {
-        if window.used_tokens == 0 && self.live.context_window.is_some() || self.live.context_window == Some(window) {
+        if window.used_tokens == 0 && self.live.context_window.is_some()
+            || self.live.context_window == Some(window)
+        {
             return;
         }
         self.signal(SignalBody::ContextWindow(window));

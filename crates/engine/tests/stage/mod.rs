@@ -1,0 +1,278 @@
+//! The stage of the engine's tests: an engine on a store of its own, real agent processes, and somebody who watches.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use signalbox_engine::{
+    Accepted, Catalog, Engine, EngineConfig, Limits, OpError, Origin, ProviderEntry, SessionStream,
+    base_environment,
+};
+use signalbox_facts::{
+    ActivityState, Committed, Fact, FactBody, PendingInput, Provider, SessionId, SignalBody, TurnId,
+};
+use signalbox_protocol::ops::{DocBlock, NewSession, Op, PermissionMode, SandboxLevel, TurnInput};
+use signalbox_store::Store;
+use tempfile::TempDir;
+
+/// Longest wait for anything; reached only when a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Stage {
+    pub engine: Engine,
+    pub store: Store,
+    pub folder: TempDir,
+    streams: Arc<Mutex<Vec<SessionStream>>>,
+}
+
+/// A session with somebody who reads all it commits.
+pub struct Watched {
+    pub id: SessionId,
+    pub engine: Engine,
+    stream: SessionStream,
+    /// Read and not yet asked about.
+    ahead: std::collections::VecDeque<Committed>,
+}
+
+fn agent() -> String {
+    let test = std::env::current_exe().unwrap();
+    let target = test.parent().unwrap().parent().unwrap();
+    target.join("examples/scripted_agent").to_str().unwrap().to_owned()
+}
+
+impl Stage {
+    pub async fn new() -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap()).await
+    }
+
+    pub async fn in_folder(folder: TempDir) -> Self {
+        let store = Store::open(&folder.path().join("facts.db")).await.unwrap();
+        let mut entry = ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent()]);
+        let state = folder.path().join("agent-memory").to_str().unwrap().to_owned();
+        entry.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_STATE".to_owned(), state)]);
+        let missing =
+            ProviderEntry::custom("missing", "Missing", vec!["no-such-program-anywhere".to_owned()]);
+        let mut leaves = ProviderEntry::custom("leaves", "Leaves at once", vec![agent()]);
+        leaves.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "exit:7".to_owned())]);
+        let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
+        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
+        let loads = Arc::clone(&streams);
+        let config = EngineConfig {
+            catalog: Catalog::new(
+                vec![entry, missing, leaves],
+                Provider::new("rehearsal"),
+                base_environment(),
+                path,
+            ),
+            limits: Limits {
+                cancel: Duration::from_millis(300),
+                stop_grace: Duration::from_millis(200),
+                ..Limits::default()
+            },
+            idle_agent: Duration::from_secs(600),
+            on_load: Box::new(move |stream| loads.lock().push(stream)),
+            now_ms: signalbox_engine::wall_clock_ms,
+        };
+        let engine = Engine::start(store.clone(), config).await.unwrap();
+        Self { engine, store, folder, streams }
+    }
+
+    pub fn work(&self) -> PathBuf {
+        let work = self.folder.path().join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        work
+    }
+
+    pub async fn new_session(&self, provider: &str) -> Result<SessionId, OpError> {
+        let new = NewSession::new(
+            signalbox_protocol::ops::Provider::from_name(provider),
+            self.work().to_str().unwrap(),
+        );
+        match self.engine.submit(Op::NewSession(new), Origin::default()).await? {
+            Accepted::Created { session } => Ok(session),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn session(&self) -> Watched {
+        let id = self.new_session("rehearsal").await.unwrap();
+        self.watch(id).await
+    }
+
+    /// Loads a session if needed, and watches it.
+    pub async fn watch(&self, id: SessionId) -> Watched {
+        self.engine.load(id).await.unwrap();
+        let mut streams = self.streams.lock();
+        let place = streams.iter().position(|stream| stream.row.id == id).unwrap();
+        let stream = streams.remove(place);
+        Watched { id, engine: self.engine.clone(), stream, ahead: std::collections::VecDeque::new() }
+    }
+
+    /// Ends the server as a signal would, and starts another one on the same store.
+    pub async fn restart(self) -> Self {
+        self.engine.shutdown().await;
+        self.store.close().await;
+        let Self { engine, store, folder, streams } = self;
+        drop((engine, store, streams));
+        Self::in_folder(folder).await
+    }
+}
+
+impl Watched {
+    pub async fn submit(&self, op: Op) -> Result<Accepted, OpError> {
+        let origin = Origin { client: Some("tester".to_owned()), ..Origin::default() };
+        self.engine.submit(op, origin).await
+    }
+
+    pub fn input(&self, text: &str) -> TurnInput {
+        TurnInput::new(
+            self.id.to_string(),
+            vec![DocBlock::Text { text: text.to_owned(), elements: Vec::new() }],
+        )
+    }
+
+    pub async fn prompts(&self, script: &str) -> TurnId {
+        match self.submit(Op::TurnInput(self.input(script))).await.unwrap() {
+            Accepted::Started { turn } | Accepted::Steered { turn } => turn,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn policy(&self, mode: PermissionMode, sandbox: SandboxLevel) {
+        let op = Op::SetExecutionPolicy { session: self.id.to_string(), mode, sandbox, request_id: None };
+        assert_eq!(self.submit(op).await, Ok(Accepted::Applied));
+    }
+
+    pub async fn cancels(&self) -> Accepted {
+        self.submit(Op::Cancel { session: self.id.to_string(), turn: None }).await.unwrap()
+    }
+
+    pub async fn answers(&self, input: &PendingInput, option: Option<&str>) -> Result<Accepted, OpError> {
+        self.submit(Op::AnswerPermission {
+            session: self.id.to_string(),
+            request_id: input.id.to_string(),
+            option_id: option.map(str::to_owned),
+            for_session: false,
+            message: None,
+        })
+        .await
+    }
+
+    async fn next(&mut self) -> Committed {
+        if let Some(committed) = self.ahead.pop_front() {
+            return committed;
+        }
+        let delivery =
+            tokio::time::timeout(PATIENCE, self.stream.deliveries.recv()).await.expect("nothing came");
+        let delivery = delivery.expect("the session is in memory");
+        self.ahead.extend(delivery.iter().cloned());
+        self.ahead.pop_front().expect("a delivery is never empty")
+    }
+
+    /// Everything up to and with the first that fits.
+    pub async fn until(&mut self, fits: impl Fn(&Committed) -> bool) -> Vec<Committed> {
+        let mut seen = Vec::new();
+        loop {
+            let committed = self.next().await;
+            let found = fits(&committed);
+            seen.push(committed);
+            if found {
+                return seen;
+            }
+        }
+    }
+
+    /// Everything up to the end of the turn.
+    pub async fn until_end(&mut self) -> Vec<Committed> {
+        self.until(|committed| matches!(fact(committed), Some(FactBody::TurnEnded(_)))).await
+    }
+
+    /// The next approval that is asked for.
+    pub async fn is_asked(&mut self) -> PendingInput {
+        let seen =
+            self.until(|committed| matches!(fact(committed), Some(FactBody::PermissionRequested(_)))).await;
+        match seen.last().and_then(fact) {
+            Some(FactBody::PermissionRequested(input)) => (**input).clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for a chunk of text that contains this.
+    pub async fn hears(&mut self, text: &str) -> Vec<Committed> {
+        self.until(|committed| matches!(fact(committed), Some(FactBody::AgentText(chunk)) if chunk.text.contains(text)))
+            .await
+    }
+}
+
+pub fn fact(committed: &Committed) -> Option<&FactBody> {
+    match committed {
+        Committed::Fact(fact) => Some(&fact.body),
+        Committed::Signal(_) => None,
+    }
+}
+
+/// A line for each, without what differs from run to run.
+pub fn story(committed: &[Committed]) -> String {
+    let mut lines = String::new();
+    for one in committed {
+        let line = match one {
+            Committed::Fact(fact) => describe(fact),
+            Committed::Signal(signal) => match &signal.body {
+                SignalBody::Models { .. } | SignalBody::ConfigOptions(_) => continue,
+                SignalBody::ContextWindow(window) => {
+                    format!("context {}/{}", window.used_tokens, window.size_tokens)
+                }
+                other => format!("{other:?}"),
+            },
+        };
+        if !line.is_empty() {
+            writeln!(lines, "{line}").unwrap();
+        }
+    }
+    lines
+}
+
+fn describe(fact: &Fact) -> String {
+    match &fact.body {
+        FactBody::Activity(activity) => {
+            let state = match &activity.state {
+                ActivityState::Idle => "idle".to_owned(),
+                ActivityState::Running { .. } => "running".to_owned(),
+                ActivityState::AwaitingInput { pending, .. } => format!("awaiting {}", pending.len()),
+                ActivityState::Failed { reason, .. } => format!("failed {reason:?}"),
+            };
+            format!("{} {state}", activity.revision)
+        }
+        FactBody::Prompt(prompt) => {
+            format!("prompt {:?}{}", prompt.display, if prompt.opens.is_none() { " continues" } else { "" })
+        }
+        FactBody::AgentText(text) => format!("says {:?}", text.text),
+        FactBody::AgentThought(text) => format!("thinks {:?}", text.text),
+        FactBody::ToolOutput(output) => format!("output {:?}", output.text),
+        FactBody::ToolCall(call) => {
+            let outcome = call.outcome.map(|outcome| format!(" {outcome:?}")).unwrap_or_default();
+            let code = call.exit_code.map(|code| format!(" exit {code}")).unwrap_or_default();
+            format!("{:?} {:?} {:?}{code}{outcome}", call.item, call.title, call.status)
+        }
+        FactBody::PermissionRequested(input) => format!("asks {:?}", input.title),
+        FactBody::PermissionResolved(resolved) => {
+            let rule = resolved.rule.as_ref().map(|rule| format!(" ({rule})")).unwrap_or_default();
+            format!("resolved {:?} by {:?}{rule}", resolved.decision, resolved.by.kind)
+        }
+        FactBody::TurnEnded(ended) => {
+            let why =
+                ended.failure.as_ref().map(|failure| format!(" {}", failure.reason)).unwrap_or_default();
+            format!("ended {:?} {}{why}", ended.status, ended.stop_reason.as_deref().unwrap_or("-"))
+        }
+        FactBody::TitleChanged(changed) => format!("title {:?} {:?}", changed.title, changed.origin),
+        FactBody::PolicyChanged(changed) => {
+            format!("policy {:?} {:?}", changed.policy.mode, changed.policy.sandbox)
+        }
+        FactBody::Warning(warning) => format!("warning {}", warning.reason),
+        FactBody::AgentSession { .. } | FactBody::Usage(_) | FactBody::TurnDiff(_) => String::new(),
+        other => other.kind().to_owned(),
+    }
+}
