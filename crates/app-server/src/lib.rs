@@ -1,1 +1,3 @@
 //! The app-server API: methods, thread view (the bespoke mapping), subscriptions.
+
+pub mod view;

@@ -1,0 +1,474 @@
+//! The newest turn while its facts are folded: which items are open, what closes them, what is told about them.
+//!
+//! The rules that close an item are those by which the engine assigns them: a message ends where another item starts,
+//! never by output or updates of an item that is already there; and whatever is open ends with the turn.
+
+use signalbox_facts::{
+    AgentText, ContextCompaction, Fact, Failure, Plan, Prompt, Seq, SessionId, ToolCall, ToolOutput,
+    ToolStatus, TurnContext, TurnDiff, TurnEnded, TurnId, TurnStatus,
+};
+use signalbox_protocol::app::{
+    ErrorNotification, FileChangePatchUpdatedNotification, ItemBody, ItemCompletedNotification,
+    ItemStartedNotification, ReasoningSummaryPartAddedNotification, ThreadItem, ThreadTokenUsage, Turn,
+    TurnCompletedNotification, TurnDiffUpdatedNotification, TurnItemsView, TurnPlanStep,
+    TurnPlanUpdatedNotification, TurnStartedNotification,
+};
+
+use super::convert;
+use super::effects::{DeltaKind, Out};
+use super::items::{self, Told};
+
+/// A turn with its items.
+#[derive(Clone, Debug)]
+pub(super) struct TurnState {
+    pub(super) thread: SessionId,
+    pub(super) id: TurnId,
+    /// Seq of its first fact.
+    pub(super) first_seq: Seq,
+    status: TurnStatus,
+    failure: Option<Failure>,
+    started_at_ms: i64,
+    ended_at_ms: Option<i64>,
+    context: Option<TurnContext>,
+    slots: Vec<Slot>,
+    /// Place of the message or thought that may still go on.
+    open_text: Option<usize>,
+    plan_slot: Option<usize>,
+    plan: Option<Vec<TurnPlanStep>>,
+    diff: Option<TurnDiff>,
+    pub(super) usage: Option<ThreadTokenUsage>,
+    /// Its end has begun: what was open is closed, and what comes now is late.
+    settled: bool,
+}
+
+/// An item and what is known about the clients' knowledge of it.
+#[derive(Clone, Debug)]
+struct Slot {
+    seq: Seq,
+    item: ThreadItem,
+    open: bool,
+    told: Told,
+    /// Its text was replaced: no delta can lead from what clients have to what is true, so there are none any more and
+    /// `item/completed` brings it right.
+    diverged: bool,
+    /// It changed after its completion was told; that is made good when the turn ends.
+    stale: bool,
+}
+
+impl TurnState {
+    /// The turn that a prompt opens.
+    pub(super) fn open(fact: &Fact, id: TurnId, first_seq: Seq, prompt: &Prompt) -> Self {
+        Self {
+            thread: fact.session,
+            id,
+            first_seq,
+            status: TurnStatus::InProgress,
+            failure: None,
+            started_at_ms: fact.at_ms,
+            ended_at_ms: None,
+            context: prompt.opens.as_deref().cloned(),
+            slots: Vec::new(),
+            open_text: None,
+            plan_slot: None,
+            plan: None,
+            diff: None,
+            usage: None,
+            settled: false,
+        }
+    }
+
+    /// Whether it runs.
+    pub(super) fn is_open(&self) -> bool {
+        self.status == TurnStatus::InProgress
+    }
+
+    /// How it stands or ended.
+    pub(super) fn status(&self) -> TurnStatus {
+        self.status
+    }
+
+    /// The item's body, if it is shown.
+    pub(super) fn body(&self, seq: Seq) -> Option<&ItemBody> {
+        self.find(seq).map(|place| &self.slots[place].item.body)
+    }
+
+    /// The whole turn.
+    pub(super) fn snapshot(&self) -> Turn {
+        Turn {
+            items: self.slots.iter().map(|slot| slot.item.clone()).collect(),
+            items_view: TurnItemsView::Full,
+            ..self.outline()
+        }
+    }
+
+    /// The turn without items.
+    pub(super) fn outline(&self) -> Turn {
+        Turn {
+            error: self.failure.as_ref().map(convert::error_out),
+            root_turn_id: self
+                .context
+                .as_ref()
+                .and_then(|context| context.root_turn)
+                .map(|turn| turn.to_string()),
+            plan: self.plan.clone(),
+            diff: self.diff.as_ref().map(|diff| diff.diff.clone()),
+            token_usage: self.usage.clone(),
+            context: self.context.as_ref().map(convert::context_out),
+            ..convert::turn_out(self.id, self.status, Some(self.started_at_ms), self.ended_at_ms)
+        }
+    }
+
+    /// The turn as its end is told: of the items only the last message.
+    fn summary(&self) -> Turn {
+        let is_message = |slot: &&Slot| matches!(slot.item.body, ItemBody::AgentMessage { .. });
+        Turn {
+            items: self
+                .slots
+                .iter()
+                .rev()
+                .find(is_message)
+                .map(|slot| slot.item.clone())
+                .into_iter()
+                .collect(),
+            items_view: TurnItemsView::Summary,
+            ..self.outline()
+        }
+    }
+
+    /// Tells that the turn began.
+    pub(super) fn tell_started(&self, out: &mut Out<'_>) {
+        out.subscribers(|| TurnStartedNotification { thread_id: self.thread_id(), turn: self.outline() });
+    }
+
+    /// Takes in a fact that makes items.
+    pub(super) fn take<'f>(&mut self, fact: &'f Fact, out: &mut Out<'f>) {
+        use signalbox_facts::FactBody as Body;
+        debug_assert!(items::makes_item(&fact.body), "the view hands over nothing else");
+        match &fact.body {
+            Body::Prompt(prompt) => self.prompt(fact, prompt, out),
+            Body::AgentText(text) => self.text(fact, text, false, out),
+            Body::AgentThought(text) => self.text(fact, text, true, out),
+            Body::ToolCall(call) => self.tool(fact, call, out),
+            Body::ToolOutput(output) => self.output(fact, output, out),
+            Body::Plan(plan) => self.plan(fact, plan, out),
+            Body::ContextCompaction(compaction) => self.compaction(fact, compaction, out),
+            _ => {}
+        }
+    }
+
+    fn prompt(&mut self, fact: &Fact, prompt: &Prompt, out: &mut Out<'_>) {
+        if let Some(place) = self.start(fact, || items::user_message(prompt), out) {
+            self.complete(place, fact.at_ms, out);
+        }
+    }
+
+    fn text<'f>(&mut self, fact: &Fact, chunk: &'f AgentText, thought: bool, out: &mut Out<'f>) {
+        let place = if fact.starts_item() {
+            let Some(place) = self.start(fact, || items::empty_text(thought), out) else { return };
+            if thought {
+                items::add_summary_part(&mut self.slots[place].item.body);
+                out.subscribers(|| ReasoningSummaryPartAddedNotification {
+                    thread_id: self.thread_id(),
+                    turn_id: self.id.to_string(),
+                    item_id: self.slots[place].item.id.clone(),
+                    summary_index: 0,
+                });
+            }
+            self.open_text = Some(place);
+            place
+        } else {
+            let Some(place) = fact.item_seq.and_then(|seq| self.find(seq)) else { return };
+            place
+        };
+        let slot = &mut self.slots[place];
+        items::append_text(&mut slot.item.body, &chunk.text);
+        if slot.open {
+            let kind = if thought { DeltaKind::Reasoning } else { DeltaKind::AgentMessage };
+            out.delta(self.thread, self.id, slot.seq, kind, &chunk.text);
+            self.complete_late(place, fact.at_ms, out);
+        } else {
+            self.touched(place, out);
+        }
+    }
+
+    fn tool(&mut self, fact: &Fact, call: &ToolCall, out: &mut Out<'_>) {
+        if fact.starts_item() {
+            self.announce(fact, call, out);
+            return;
+        }
+        let Some(place) = fact.item_seq.and_then(|seq| self.find(seq)) else { return };
+        let slot = &mut self.slots[place];
+        let before = (!slot.open).then(|| slot.item.clone());
+        let changes =
+            (slot.open && !call.status.is_final()).then(|| items::changes(&slot.item.body).to_vec());
+        items::update_tool(&mut slot.item.body, call, &mut slot.told);
+        slot.item.tool_call = Some(items::tool_info(call));
+        if let Some(before) = before {
+            items::close(&mut slot.item);
+            if slot.item != before {
+                self.touched(place, out);
+            }
+        } else if call.status.is_final() {
+            self.complete(place, fact.at_ms, out);
+        } else if changes.is_some_and(|before| before != items::changes(&slot.item.body)) {
+            let slot = &self.slots[place];
+            out.subscribers(|| FileChangePatchUpdatedNotification {
+                thread_id: self.thread_id(),
+                turn_id: self.id.to_string(),
+                item_id: slot.item.id.clone(),
+                changes: items::changes(&slot.item.body).to_vec(),
+            });
+        }
+    }
+
+    fn announce(&mut self, fact: &Fact, call: &ToolCall, out: &mut Out<'_>) {
+        let is_final = call.status.is_final();
+        let fill = |slot: &mut Slot| {
+            if is_final {
+                // What comes whole is in progress for as long as it takes to say so.
+                let begun = ToolCall { outcome: None, exit_code: None, ..call.clone() };
+                let begun = ToolCall { status: ToolStatus::InProgress, error: None, ..begun };
+                items::update_tool(&mut slot.item.body, &begun, &mut slot.told);
+            } else {
+                items::update_tool(&mut slot.item.body, call, &mut slot.told);
+            }
+            slot.item.tool_call = Some(items::tool_info(call));
+        };
+        let Some(place) = self.start_with(fact, || items::tool(call), fill, out) else { return };
+        if is_final {
+            let slot = &mut self.slots[place];
+            items::update_tool(&mut slot.item.body, call, &mut slot.told);
+            self.complete(place, fact.at_ms, out);
+        }
+        self.complete_late(place, fact.at_ms, out);
+    }
+
+    fn output<'f>(&mut self, fact: &Fact, output: &'f ToolOutput, out: &mut Out<'f>) {
+        let Some(place) = fact.item_seq.and_then(|seq| self.find(seq)) else { return };
+        let slot = &mut self.slots[place];
+        let had = items::has_output(&slot.item.body);
+        items::append_output(&mut slot.item.body, &output.text, output.replace, &mut slot.told);
+        if output.replace && had {
+            slot.diverged = true;
+        }
+        let streams = items::streams_output(&slot.item.body) && !slot.diverged;
+        if streams && (slot.open || self.settled) {
+            out.delta(self.thread, self.id, slot.seq, DeltaKind::CommandOutput, &output.text);
+        } else if !slot.open {
+            self.touched(place, out);
+        }
+    }
+
+    fn plan<'f>(&mut self, fact: &Fact, plan: &'f Plan, out: &mut Out<'f>) {
+        let started = fact.starts_item();
+        let place = if started {
+            // Markdown comes as deltas from nothing, a list of entries at once.
+            let text = if plan.markdown.is_some() { String::new() } else { items::plan_text(plan) };
+            let Some(place) = self.start(fact, || ItemBody::Plan { text }, out) else { return };
+            self.plan_slot = Some(place);
+            place
+        } else {
+            let known = fact.item_seq.and_then(|seq| self.find(seq));
+            let Some(place) = known.or(self.plan_slot) else { return };
+            place
+        };
+        let slot = &mut self.slots[place];
+        let mut changed = false;
+        if let ItemBody::Plan { text } = &mut slot.item.body {
+            match plan.markdown.as_deref().map(|markdown| markdown.strip_prefix(text.as_str())) {
+                Some(Some(more)) if slot.open && !slot.diverged => {
+                    text.push_str(more);
+                    out.delta(self.thread, self.id, slot.seq, DeltaKind::Plan, more);
+                }
+                _ => {
+                    let whole = items::plan_text(plan);
+                    changed = whole != *text;
+                    slot.diverged |= changed;
+                    *text = whole;
+                }
+            }
+        }
+        let steps = convert::plan_out(&plan.entries);
+        let known = self.plan.as_deref().unwrap_or_default();
+        if known != steps {
+            self.plan = Some(steps);
+            self.tell_plan(out);
+        }
+        if started {
+            self.complete_late(place, fact.at_ms, out);
+        } else if changed && !self.slots[place].open {
+            self.touched(place, out);
+        }
+    }
+
+    fn compaction(&mut self, fact: &Fact, compaction: &ContextCompaction, out: &mut Out<'_>) {
+        let place = if fact.starts_item() {
+            self.start(fact, || ItemBody::ContextCompaction, out)
+        } else {
+            fact.item_seq.and_then(|seq| self.find(seq))
+        };
+        let Some(place) = place else { return };
+        if items::is_final(compaction.status) && self.slots[place].open {
+            self.complete(place, fact.at_ms, out);
+        }
+        self.complete_late(place, fact.at_ms, out);
+    }
+
+    /// Takes in the diff of the turn so far.
+    pub(super) fn set_diff(&mut self, diff: &TurnDiff, out: &mut Out<'_>) {
+        if self.diff.as_ref() != Some(diff) {
+            self.diff = Some(diff.clone());
+            self.tell_diff(out);
+        }
+    }
+
+    /// The turn's end begins: everything open is completed, and what changed after its completion is told again.
+    pub(super) fn settle(&mut self, at_ms: i64, out: &mut Out<'_>) {
+        for place in 0..self.slots.len() {
+            if self.slots[place].open {
+                self.complete(place, at_ms, out);
+            } else if self.slots[place].stale {
+                self.slots[place].stale = false;
+                self.tell_completed(place, out);
+            }
+        }
+        self.open_text = None;
+        self.settled = true;
+    }
+
+    /// The turn has ended.
+    pub(super) fn end(&mut self, at_ms: i64, ended: &TurnEnded, out: &mut Out<'_>) {
+        self.settle(at_ms, out);
+        self.status = ended.status;
+        self.ended_at_ms = Some(at_ms);
+        self.failure = match (&ended.failure, ended.status) {
+            (_, TurnStatus::Completed | TurnStatus::InProgress) => None,
+            (None, TurnStatus::Failed) => Some(unknown_failure()),
+            (failure, _) => failure.clone(),
+        };
+        if let Some(failure) = self.failure.as_ref().filter(|_| ended.status == TurnStatus::Failed) {
+            out.subscribers(|| ErrorNotification {
+                thread_id: self.thread_id(),
+                turn_id: self.id.to_string(),
+                error: convert::error_out(failure),
+                will_retry: false,
+                request_id: ended.request_id.clone(),
+            });
+        }
+        out.subscribers(|| TurnCompletedNotification { thread_id: self.thread_id(), turn: self.summary() });
+    }
+
+    /// Tells the plan, if there is one.
+    pub(super) fn tell_plan(&self, out: &mut Out<'_>) {
+        if let Some(plan) = &self.plan {
+            out.subscribers(|| TurnPlanUpdatedNotification {
+                thread_id: self.thread_id(),
+                turn_id: self.id.to_string(),
+                explanation: None,
+                plan: plan.clone(),
+            });
+        }
+    }
+
+    /// Tells the diff, if there is one.
+    pub(super) fn tell_diff(&self, out: &mut Out<'_>) {
+        if let Some(diff) = &self.diff {
+            out.subscribers(|| TurnDiffUpdatedNotification {
+                thread_id: self.thread_id(),
+                turn_id: self.id.to_string(),
+                diff: diff.diff.clone(),
+                truncated: diff.truncated,
+                partial: diff.partial,
+            });
+        }
+    }
+
+    // ---- Items ----
+
+    fn start(&mut self, fact: &Fact, body: impl FnOnce() -> ItemBody, out: &mut Out<'_>) -> Option<usize> {
+        self.start_with(fact, body, |_| {}, out)
+    }
+
+    /// A new item, which ends the message before it. `None` if it is not new after all.
+    fn start_with(
+        &mut self,
+        fact: &Fact,
+        body: impl FnOnce() -> ItemBody,
+        fill: impl FnOnce(&mut Slot),
+        out: &mut Out<'_>,
+    ) -> Option<usize> {
+        if self.slots.last().is_some_and(|last| last.seq >= fact.seq) {
+            return None;
+        }
+        if let Some(text) = self.open_text.take().filter(|&place| self.slots[place].open) {
+            self.complete(text, fact.at_ms, out);
+        }
+        let mut item = items::item(fact.seq, fact.at_ms, body());
+        item.late = self.settled;
+        let mut slot =
+            Slot { seq: fact.seq, item, open: true, told: Told::default(), diverged: false, stale: false };
+        fill(&mut slot);
+        let place = self.slots.len();
+        self.slots.push(slot);
+        let slot = &self.slots[place];
+        out.subscribers(|| ItemStartedNotification {
+            thread_id: self.thread_id(),
+            turn_id: self.id.to_string(),
+            item: slot.item.clone(),
+            started_at_ms: fact.at_ms,
+        });
+        Some(place)
+    }
+
+    fn complete(&mut self, place: usize, at_ms: i64, out: &mut Out<'_>) {
+        let slot = &mut self.slots[place];
+        slot.open = false;
+        slot.stale = false;
+        slot.item.completed_at_ms = Some(at_ms);
+        items::close(&mut slot.item);
+        self.tell_completed(place, out);
+    }
+
+    /// An item that comes after its turn's end is complete as it comes.
+    fn complete_late(&mut self, place: usize, at_ms: i64, out: &mut Out<'_>) {
+        if self.settled && self.slots[place].open {
+            self.complete(place, at_ms, out);
+        }
+    }
+
+    /// A completed item has changed. While the turn runs that waits for its end; after it, clients are told at once.
+    fn touched(&mut self, place: usize, out: &mut Out<'_>) {
+        if self.settled {
+            self.tell_completed(place, out);
+        } else {
+            self.slots[place].stale = true;
+        }
+    }
+
+    fn tell_completed(&self, place: usize, out: &mut Out<'_>) {
+        let item = &self.slots[place].item;
+        out.subscribers(|| ItemCompletedNotification {
+            thread_id: self.thread_id(),
+            turn_id: self.id.to_string(),
+            item: item.clone(),
+            completed_at_ms: item.completed_at_ms.unwrap_or_default(),
+        });
+    }
+
+    fn find(&self, seq: Seq) -> Option<usize> {
+        self.slots.binary_search_by_key(&seq, |slot| slot.seq).ok()
+    }
+
+    fn thread_id(&self) -> String {
+        self.thread.to_string()
+    }
+}
+
+fn unknown_failure() -> Failure {
+    Failure {
+        reason: "internal".to_owned(),
+        message: "The turn failed.".to_owned(),
+        retryable: false,
+        data: serde_json::Map::new(),
+    }
+}
