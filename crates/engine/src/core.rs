@@ -1,6 +1,7 @@
 //! What all sessions of one server share.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use signalbox_agents::Limits;
@@ -17,6 +18,8 @@ pub struct EngineConfig {
     pub catalog: Catalog,
     /// Deadlines and bounds of agents.
     pub limits: Limits,
+    /// Folder for contents of files as they were before a turn; without one, turns have no diff of the workspace.
+    pub blobs: Option<PathBuf>,
     /// An agent without a turn for this long is stopped; the next prompt resumes it.
     pub idle_agent: Duration,
     /// Called whenever a session is loaded, before anything of it is released; the stream must be read without
@@ -36,6 +39,7 @@ pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) catalog: Catalog,
     pub(crate) limits: Limits,
+    pub(crate) blobs: Option<PathBuf>,
     pub(crate) idle_agent: Duration,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,

@@ -41,6 +41,7 @@ impl Engine {
             store,
             catalog: config.catalog,
             limits: config.limits,
+            blobs: config.blobs,
             idle_agent: config.idle_agent,
             on_load: config.on_load,
             now_ms: config.now_ms,

@@ -3,7 +3,7 @@
 //! The same rules that close an item here close it in the thread view: a message ends where another item starts, and
 //! never by output or updates of a tool call that is already there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -35,6 +35,10 @@ pub(crate) struct Items {
     order: Vec<String>,
     compactions: HashMap<String, Seq>,
     output: bool,
+    /// A call that may change files has completed.
+    changed: bool,
+    /// What completed calls carried, the latest of each file.
+    file_diffs: BTreeMap<PathBuf, FileDiff>,
 }
 
 #[derive(Debug)]
@@ -53,6 +57,8 @@ struct Tool {
     /// Whether output came as such; then texts among the content are not output.
     streamed: bool,
     declined: bool,
+    /// The latest diffs, until the call has completed.
+    diffs: Vec<FileDiff>,
 }
 
 impl Items {
@@ -193,8 +199,15 @@ impl Items {
         if changed {
             batch.push(Some(turn), Item::Of(item), FactBody::ToolCall(Box::new(tool.call.clone())));
         }
+        if let Some(diffs) = tool.call.diffs.take() {
+            tool.diffs = diffs;
+        }
+        if tool.call.status == ToolStatus::Completed && before.status != ToolStatus::Completed {
+            self.changed |= may_change_files(&tool.call);
+            let completed = std::mem::take(&mut tool.diffs).into_iter();
+            self.file_diffs.extend(completed.map(|diff| (diff.path.clone(), diff)));
+        }
         // From here on `None` means unchanged.
-        tool.call.diffs = None;
         tool.call.content = None;
         tool.call.raw_input = None;
     }
@@ -238,6 +251,16 @@ impl Items {
     #[must_use]
     pub(crate) fn has_output(&self) -> bool {
         self.output
+    }
+
+    /// Whether a call that may change files has completed since the last time this was asked.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The changes that completed calls carried, by path.
+    pub(crate) fn file_diffs(&self) -> impl Iterator<Item = &FileDiff> {
+        self.file_diffs.values()
     }
 
     /// What is known of a call.
@@ -287,6 +310,7 @@ impl Tool {
             output: Output::default(),
             streamed: false,
             declined: false,
+            diffs: Vec::new(),
         }
     }
 
@@ -393,6 +417,10 @@ fn begins_anew(tool: &Tool, patch: &ToolPatch) -> bool {
     tool.call.status.is_final()
         && patch.status.is_some_and(|status| !status.is_final())
         && (patch.title.is_some() || patch.kind.is_some() || patch.raw_input.is_some())
+}
+
+fn may_change_files(call: &ToolCall) -> bool {
+    matches!(call.kind.as_deref(), Some("edit" | "delete" | "move" | "execute"))
 }
 
 fn is_command(call: &ToolCall) -> bool {

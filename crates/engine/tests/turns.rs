@@ -306,3 +306,46 @@ async fn one_stuck_and_one_dying_agent_hinder_nobody() {
     assert!(story(&dying.until_end().await).contains("ended Failed - agent_failed"));
     stuck.hears("stuck").await;
 }
+
+/// Git without a person's configuration.
+fn git(folder: &std::path::Path, args: &[&str]) {
+    let config = ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "init.defaultBranch=main"];
+    let done =
+        std::process::Command::new("git").current_dir(folder).args(config).args(args).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[tokio::test]
+async fn the_diff_of_a_turn_shows_what_commands_and_edits_changed_in_a_repository() {
+    let stage = Stage::new().await;
+    let work = stage.work();
+    git(&work, &["init", "-q"]);
+    std::fs::write(work.join("kept"), "kept\n").unwrap();
+    std::fs::write(work.join("gone"), "gone\n").unwrap();
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-qm", "first"]);
+    std::fs::write(work.join("dirty"), "before the turn\n").unwrap();
+    let mut session = stage.session().await;
+    session.policy(PermissionMode::Yolo, SandboxLevel::WorkspaceWrite).await;
+    session.prompts("run rm gone; echo more >> kept\nwrite new.txt <<END\nnew\nEND").await;
+    let seen = session.until_end().await;
+    let diff = seen.iter().rev().find_map(|one| match fact(one) {
+        Some(FactBody::TurnDiff(diff)) => Some(diff),
+        _ => None,
+    });
+    let diff = diff.expect("a diff");
+    assert!(!diff.partial);
+    for part in ["deleted file mode", "-gone", "+more", "b/new.txt", "+new"] {
+        assert!(diff.diff.contains(part), "{part} in {}", diff.diff);
+    }
+    assert!(!diff.diff.contains("before the turn"), "what was dirty before is no part of it");
+}
+
+#[tokio::test]
+async fn outside_git_the_diff_is_what_edits_carry() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.policy(PermissionMode::Yolo, SandboxLevel::WorkspaceWrite).await;
+    session.prompts("write new.txt <<END\nnew\nEND").await;
+    assert!(story(&session.until_end().await).contains("diff of 1 files, partial\n"));
+}

@@ -14,6 +14,7 @@ use signalbox_store::{Commit, CommitError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
+use super::diffs::{Diffs, Done};
 use super::{Control, Delivery, Live, SessionStream};
 use crate::batch::{Batch, Item};
 use crate::core::Core;
@@ -48,6 +49,7 @@ pub(crate) struct Actor {
     pub(super) env: Option<Arc<BTreeMap<String, String>>>,
     pub(super) next_token: u64,
     pub(super) inbox: Inbox,
+    pub(super) diffs: Diffs,
     subscribers: Vec<mpsc::Sender<Delivery>>,
 }
 
@@ -117,6 +119,7 @@ impl Actor {
             env: None,
             next_token: 0,
             inbox,
+            diffs: Diffs::default(),
             subscribers: vec![subscriber],
         }
     }
@@ -142,6 +145,7 @@ impl Actor {
                 () = shutdown.cancelled() => None,
                 message = self.inbox.control.recv() => message.map(Step::Control),
                 events = next_events(self.agent.as_mut()) => Some(Step::Agent(events)),
+                done = self.diffs.done() => Some(Step::Diff(done)),
                 submission = self.inbox.work.recv(), if free => submission.map(Step::Work),
                 () = sleep_until(idle_since + self.core.idle_agent), if idle => Some(Step::IdleAgent),
             };
@@ -151,6 +155,7 @@ impl Actor {
                 Some(Step::Control(Control::Subscribe(reply))) => self.subscribe(reply),
                 Some(Step::Agent(Some(events))) => self.on_events(events).await,
                 Some(Step::Agent(None)) => self.agent = None,
+                Some(Step::Diff(done)) => self.diff_done(done).await,
                 Some(Step::Work(submission)) => self.work(submission).await,
                 Some(Step::IdleAgent) => {
                     if let Some(live) = &self.agent {
@@ -434,6 +439,7 @@ impl Actor {
 enum Step {
     Control(Control),
     Agent(Option<Vec<AgentEvent>>),
+    Diff(Done),
     Work(Submission),
     IdleAgent,
 }

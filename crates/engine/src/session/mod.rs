@@ -2,6 +2,7 @@
 
 mod actor;
 mod approvals;
+mod diffs;
 mod settings;
 mod turns;
 mod updates;

@@ -124,6 +124,7 @@ impl Actor {
             meta: prompt_meta(&context, &origin),
         });
         self.last_turn = Some(turn);
+        self.record_workspace();
         let roots = self.roots();
         let compiled = compile(blocks, context.additional_context, roots).await;
         self.tell_unresolved(&compiled.unresolved).await;
@@ -233,8 +234,9 @@ impl Actor {
             self.finish_turn(TurnStatus::Failed, None, Some(error.to_failure())).await;
             return;
         }
+        let recording = self.diffs.is_recording();
         let (Some(open), Some(live)) = (&mut self.turn, &mut self.agent) else { return };
-        if !live.ready {
+        if !live.ready || recording {
             return;
         }
         let Some(mut blocks) = open.waiting.take() else { return };
@@ -420,6 +422,7 @@ impl Actor {
             };
             self.batch().push(Some(turn), Item::None, FactBody::Warning(warning));
         }
+        self.final_diff().await;
         let now = self.activity();
         let ended = match (&failure, status) {
             (Some(failure), TurnStatus::Failed) => {

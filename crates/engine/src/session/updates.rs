@@ -107,7 +107,12 @@ impl Actor {
             Update::MessageContent { message_id, content } => {
                 self.with_items(|items, batch| items.content(batch, turn, message_id, &content));
             }
-            Update::Tool(patch) => self.with_items(|items, batch| items.tool(batch, turn, *patch, false)),
+            Update::Tool(patch) => {
+                self.with_items(|items, batch| items.tool(batch, turn, *patch, false));
+                if self.items.take_changed() {
+                    self.workspace_changed();
+                }
+            }
             Update::Plan(plan) => self.with_items(|items, batch| items.plan(batch, turn, plan)),
             Update::Compaction { id, status } => {
                 self.with_items(|items, batch| items.compaction(batch, turn, id, status));

@@ -72,6 +72,7 @@ impl Stage {
                 stop_grace: Duration::from_millis(200),
                 ..Limits::default()
             },
+            blobs: Some(folder.path().join("blobs")),
             idle_agent: Duration::from_secs(600),
             on_load: Box::new(move |stream| loads.lock().push(stream)),
             now_ms: signalbox_engine::wall_clock_ms,
@@ -272,7 +273,11 @@ fn describe(fact: &Fact) -> String {
             format!("policy {:?} {:?}", changed.policy.mode, changed.policy.sandbox)
         }
         FactBody::Warning(warning) => format!("warning {}", warning.reason),
-        FactBody::AgentSession { .. } | FactBody::Usage(_) | FactBody::TurnDiff(_) => String::new(),
+        FactBody::TurnDiff(diff) => {
+            let files = diff.diff.lines().filter(|line| line.starts_with("diff --git"));
+            format!("diff of {} files{}", files.count(), if diff.partial { ", partial" } else { "" })
+        }
+        FactBody::AgentSession { .. } | FactBody::Usage(_) => String::new(),
         other => other.kind().to_owned(),
     }
 }
