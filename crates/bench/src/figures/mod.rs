@@ -1,0 +1,42 @@
+//! The figures, each a line: what was measured, the goal, the raw reference.
+
+mod requests;
+mod start;
+mod streaming;
+
+use std::path::Path;
+
+use crate::child::Result;
+
+/// One line of the report.
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) measured: String,
+    pub(crate) goal: &'static str,
+    pub(crate) reference: String,
+}
+
+type Measure = fn(&Path) -> Result<Vec<Figure>>;
+
+const MEASURES: [(&str, Measure); 6] = [
+    ("start", start::to_initialize),
+    ("memory", start::idle_memory),
+    ("requests", requests::latency_and_rate),
+    ("burst", requests::burst),
+    ("streaming", streaming::rate),
+    ("delay", streaming::delay),
+];
+
+/// Runs the measures and prints their figures as they come.
+pub(crate) fn run(bin: &Path, only: Option<&str>) -> Result<()> {
+    println!("{:<46} {:<30} {:<22} raw reference", "figure", "measured", "goal");
+    for (name, measure) in MEASURES {
+        if only.is_some_and(|only| !name.contains(only)) {
+            continue;
+        }
+        for figure in measure(bin)? {
+            println!("{:<46} {:<30} {:<22} {}", figure.name, figure.measured, figure.goal, figure.reference);
+        }
+    }
+    Ok(())
+}
