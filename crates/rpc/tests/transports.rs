@@ -266,7 +266,8 @@ async fn three_clients_share_a_unix_socket_and_one_end_is_nobody_elses() {
     let door = {
         let (shutdown, tasks) = (shutdown.clone(), tasks.clone());
         tokio::spawn(async move {
-            let options = || ConnOptions { shutdown: shutdown.clone(), ..options() };
+            let drain = Duration::from_millis(100);
+            let options = || ConnOptions { shutdown: shutdown.clone(), drain, ..options() };
             door.run(service().0, 8, shutdown.clone(), &tasks, options).await;
         })
     };
@@ -316,43 +317,88 @@ fn pipe() -> (File, File) {
     (File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer)))
 }
 
+/// With and without the threads that stand in where the kernel cannot read pipes without blocking.
+fn over_pipes(server_in: File, server_out: File, threads: bool) -> Stdio {
+    let stdio = Stdio::over(server_in, server_out);
+    if threads { stdio.with_threads() } else { stdio }
+}
+
 #[test]
-fn blocking_pipes_are_served_by_threads_and_do_not_hold_up_the_end() {
-    let ((server_in, mut client_out), (client_in, server_out)) = (pipe(), pipe());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let shutdown = CancellationToken::new();
-    let options = ConnOptions { shutdown: shutdown.clone(), stall_grace: None, ..options() };
-    let served = runtime.spawn(serve(Stdio::over(server_in, server_out), service().0, options));
-    let mut lines = BlockingReader::new(client_in).lines();
-    let mut answer = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
-    for n in 0..100 {
-        writeln!(client_out, "{}", json!({"id": n, "method": "put", "params": {"n": n}})).unwrap();
+fn pipes_in_blocking_mode_do_not_hold_up_the_end() {
+    for threads in [false, true] {
+        let ((server_in, mut client_out), (client_in, server_out)) = (pipe(), pipe());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let shutdown = CancellationToken::new();
+        let options = ConnOptions { shutdown: shutdown.clone(), ..options() };
+        let stdio = over_pipes(server_in, server_out, threads);
+        let served = runtime.spawn(serve(stdio, service().0, options));
+        let mut lines = BlockingReader::new(client_in).lines();
+        let mut answer = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+        for n in 0..100 {
+            writeln!(client_out, "{}", json!({"id": n, "method": "put", "params": {"n": n}})).unwrap();
+        }
+        for n in 0..100 {
+            assert_eq!(answer()["id"], n);
+        }
+        writeln!(client_out, "{}", json!({"id": 1, "method": "large", "params": {"n": 300_000}})).unwrap();
+        assert_eq!(answer()["result"].as_str().unwrap().len(), 300_000);
+        // The input stays open.
+        shutdown.cancel();
+        assert_eq!(runtime.block_on(within(served)).unwrap(), CloseReason::Shutdown);
+        runtime.shutdown_timeout(LIMIT);
+        assert!(lines.next().is_none(), "the output is closed");
+        drop(client_out);
     }
-    for n in 0..100 {
-        assert_eq!(answer()["id"], n);
-    }
-    writeln!(client_out, "{}", json!({"id": 1, "method": "large", "params": {"n": 300_000}})).unwrap();
-    assert_eq!(answer()["result"].as_str().unwrap().len(), 300_000);
-    // The input stays open, so a thread is blocked in reading it.
-    shutdown.cancel();
-    assert_eq!(runtime.block_on(within(served)).unwrap(), CloseReason::Shutdown);
-    runtime.shutdown_timeout(LIMIT);
-    assert!(lines.next().is_none(), "the output is closed");
-    drop(client_out);
 }
 
 #[test]
 fn the_end_of_stdin_ends_the_connection_after_the_answers() {
-    let ((server_in, mut client_out), (client_in, server_out)) = (pipe(), pipe());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let served = runtime.spawn(serve(Stdio::over(server_in, server_out), service().0, options()));
-    for n in 0..1_000 {
-        writeln!(client_out, "{}", json!({"id": n, "method": "echo/async", "params": {"text": "x"}}))
-            .unwrap();
+    for threads in [false, true] {
+        let ((server_in, mut client_out), (client_in, server_out)) = (pipe(), pipe());
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let stdio = over_pipes(server_in, server_out, threads);
+        let served = runtime.spawn(serve(stdio, service().0, options()));
+        for n in 0..1_000 {
+            writeln!(client_out, "{}", json!({"id": n, "method": "echo/async", "params": {"text": "x"}}))
+                .unwrap();
+        }
+        drop(client_out);
+        assert_eq!(BlockingReader::new(client_in).lines().count(), 1_000);
+        assert_eq!(runtime.block_on(within(served)).unwrap(), CloseReason::Eof);
     }
-    drop(client_out);
-    assert_eq!(BlockingReader::new(client_in).lines().count(), 1_000);
-    assert_eq!(runtime.block_on(within(served)).unwrap(), CloseReason::Eof);
+}
+
+#[test]
+fn an_inherited_pipe_stays_in_blocking_mode() {
+    let ((server_in, mut client_out), (client_in, server_out)) = (pipe(), pipe());
+    let (shared_in, shared_out) = (server_in.try_clone().unwrap(), server_out.try_clone().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let served = tokio::spawn(serve(Stdio::over(server_in, server_out), service().0, options()));
+        writeln!(client_out, "{}", json!({"id": 1, "method": "id"})).unwrap();
+        let client_in = tokio::task::spawn_blocking(|| BlockingReader::new(client_in).lines().next());
+        assert!(within(client_in).await.unwrap().is_some());
+        for shared in [&shared_in, &shared_out] {
+            let flags = rustix::fs::fcntl_getfl(shared).unwrap();
+            assert!(!flags.contains(rustix::fs::OFlags::NONBLOCK));
+        }
+        drop(client_out);
+        assert_eq!(within(served).await.unwrap(), CloseReason::Eof);
+    });
+}
+
+#[test]
+fn a_file_as_input_is_read_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("calls");
+    std::fs::write(&path, "{\"id\":1,\"method\":\"id\"}\n{\"id\":2,\"method\":\"id\"}").unwrap();
+    let (client_in, server_out) = pipe();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stdio = Stdio::over(File::open(&path).unwrap(), server_out);
+    assert_eq!(runtime.block_on(within(serve(stdio, service().0, options()))), CloseReason::Eof);
+    assert_eq!(BlockingReader::new(client_in).lines().count(), 2);
 }
 
 #[tokio::test]

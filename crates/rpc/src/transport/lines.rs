@@ -17,6 +17,8 @@ const READ_BYTES: usize = 16 * 1024;
 const KEPT_BYTES: usize = 128 * 1024;
 /// Frames from this size on are written from where they are instead of being copied together.
 const LARGE_FRAME: usize = 64 * 1024;
+/// Room for so many frames of a burst is kept.
+const BURST_FRAMES_KEPT: usize = 64;
 
 /// Lines over a reader and a writer.
 #[derive(Debug)]
@@ -45,8 +47,7 @@ where
         limits: TransportLimits,
     ) -> (Self::Source, impl Future<Output = Result<(), CloseReason>> + Send) {
         let decoder = LineDecoder::new(limits.max_frame_bytes);
-        let source = LineSource { reader: self.reader, decoder, ended: false };
-        (source, write_lines(self.writer, outbox, limits.stall_grace))
+        (LineSource::new(self.reader, decoder), write_lines(self.writer, outbox, limits.stall_grace))
     }
 }
 
@@ -56,6 +57,12 @@ pub struct LineSource<R> {
     reader: R,
     decoder: LineDecoder,
     ended: bool,
+}
+
+impl<R> LineSource<R> {
+    pub(super) fn new(reader: R, decoder: LineDecoder) -> Self {
+        Self { reader, decoder, ended: false }
+    }
 }
 
 impl<R: AsyncRead + Unpin + Send> Source for LineSource<R> {
@@ -159,7 +166,7 @@ impl LineDecoder {
 }
 
 /// Writes bursts as lines until the outbox ends, then closes the stream.
-async fn write_lines<W: AsyncWrite + Unpin>(
+pub(super) async fn write_lines<W: AsyncWrite + Unpin>(
     mut writer: W,
     mut outbox: OutboxReader,
     grace: Option<Duration>,
@@ -192,8 +199,6 @@ async fn write_lines<W: AsyncWrite + Unpin>(
         frames.shrink_to(BURST_FRAMES_KEPT);
     }
 }
-
-const BURST_FRAMES_KEPT: usize = 64;
 
 async fn write_all<W: AsyncWrite + Unpin>(
     writer: &mut W,

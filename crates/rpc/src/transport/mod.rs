@@ -2,6 +2,7 @@
 
 mod lines;
 mod memory;
+mod nowait;
 mod stdio;
 mod unix;
 

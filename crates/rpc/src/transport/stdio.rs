@@ -1,8 +1,9 @@
-//! The process's own stdin and stdout as a connection, on two threads.
+//! The process's own stdin and stdout as a connection.
 //!
-//! Not through `tokio::io::stdin`: its blocked read holds up the end of the runtime, and non-blocking mode is no way
-//! out because it is shared with whoever else holds the terminal or pipe. A plain thread that is blocked in `read`
-//! ends with the process and holds up nothing.
+//! Pipes and sockets are read and written in the connection's own task where the kernel can do that without
+//! blocking. Anything else (terminals, files, other kernels) gets a thread a direction. Never through
+//! `tokio::io::stdin`: its blocked read would hold up the end of the runtime, whereas a plain thread that is blocked
+//! in `read` ends with the process.
 
 use std::fs::{File, OpenOptions};
 use std::future::Future;
@@ -13,23 +14,25 @@ use std::thread;
 use bytes::BytesMut;
 use tokio::sync::{mpsc, oneshot};
 
-use super::lines::join_lines;
+use super::lines::{LineSource, join_lines, write_lines};
+use super::nowait::NoWaitFd;
 use super::{LineDecoder, Received, Source, Transport, TransportLimits};
 use crate::hooks::CloseReason;
 use crate::outbox::{Burst, OutboxReader};
 
-/// What one read asks for.
+/// What one read of the thread asks for.
 const READ_BYTES: usize = 64 * 1024;
-/// Reads that wait to be looked at: with [`READ_BYTES`], the bound of what is read ahead.
+/// Reads that wait to be looked at: with [`READ_BYTES`], the bound of what the thread reads ahead.
 const READS_AHEAD: usize = 4;
 /// The first descriptor that a copy may get, so that 0, 1 and 2 keep their meaning.
 const ABOVE_STDERR: i32 = 3;
 
-/// Two byte streams that block, such as stdin and stdout.
+/// Two inherited byte streams, such as stdin and stdout. A client on the other side is never cut for being slow.
 #[derive(Debug)]
 pub struct Stdio {
     input: File,
     output: File,
+    threads: bool,
 }
 
 impl Stdio {
@@ -48,28 +51,42 @@ impl Stdio {
         Ok(Self::over(input.into(), output.into()))
     }
 
-    /// Any two files that block, for instance pipes.
+    /// Any two files in blocking mode, for instance pipes.
     pub fn over(input: File, output: File) -> Self {
-        Self { input, output }
+        Self { input, output, threads: false }
+    }
+
+    /// Uses threads even where it could do without.
+    #[must_use]
+    pub fn with_threads(mut self) -> Self {
+        self.threads = true;
+        self
     }
 }
 
 /// The incoming half of [`Stdio`].
 #[derive(Debug)]
-pub struct StdioSource {
-    chunks: mpsc::Receiver<io::Result<BytesMut>>,
-    decoder: LineDecoder,
+pub struct StdioSource(Incoming);
+
+#[derive(Debug)]
+enum Incoming {
+    Direct(LineSource<NoWaitFd>),
+    Thread { chunks: mpsc::Receiver<io::Result<BytesMut>>, decoder: LineDecoder },
 }
 
 impl Source for StdioSource {
     async fn next(&mut self) -> io::Result<Option<Received>> {
+        let (chunks, decoder) = match &mut self.0 {
+            Incoming::Direct(source) => return source.next().await,
+            Incoming::Thread { chunks, decoder } => (chunks, decoder),
+        };
         loop {
-            if let Some(received) = self.decoder.next() {
+            if let Some(received) = decoder.next() {
                 return Ok(Some(received));
             }
-            match self.chunks.recv().await {
-                Some(chunk) => self.decoder.buffer().extend_from_slice(&chunk?),
-                None => return Ok(self.decoder.finish()),
+            match chunks.recv().await {
+                Some(chunk) => decoder.buffer().extend_from_slice(&chunk?),
+                None => return Ok(decoder.finish()),
             }
         }
     }
@@ -83,28 +100,38 @@ impl Transport for Stdio {
         outbox: OutboxReader,
         limits: TransportLimits,
     ) -> (Self::Source, impl Future<Output = Result<(), CloseReason>> + Send) {
-        let (chunks, received) = mpsc::channel(READS_AHEAD);
-        let (ended, end) = oneshot::channel();
-        let Self { input, output } = self;
-        let started = thread::Builder::new()
-            .name("stdin".to_owned())
-            .spawn(move || read_chunks(input, &chunks))
-            .and_then(|_| {
-                thread::Builder::new().name("stdout".to_owned()).spawn(move || {
-                    // Nobody may be waiting any more.
-                    let _ = ended.send(write_lines(output, outbox));
-                })
-            });
-        let source = StdioSource { chunks: received, decoder: LineDecoder::new(limits.max_frame_bytes) };
-        let written = async move {
-            if let Err(error) = started {
-                return Err(CloseReason::WriteFailed(error.to_string()));
+        let decoder = LineDecoder::new(limits.max_frame_bytes);
+        let input = if self.threads { Err(self.input) } else { NoWaitFd::reading(self.input) };
+        let mut started = Ok(());
+        let incoming = match input {
+            Ok(input) => Incoming::Direct(LineSource::new(input, decoder)),
+            Err(input) => {
+                let (chunks, received) = mpsc::channel(READS_AHEAD);
+                started = start("stdin", move || read_chunks(input, &chunks));
+                Incoming::Thread { chunks: received, decoder }
             }
-            let failed = |error: io::Error| CloseReason::WriteFailed(error.to_string());
-            end.await.unwrap_or(Ok(())).map_err(failed)
         };
-        (source, written)
+        let output = if self.threads { Err(self.output) } else { NoWaitFd::writing(self.output) };
+        let written = async move {
+            started?;
+            let output = match output {
+                Ok(output) => return write_lines(output, outbox, None).await,
+                Err(output) => output,
+            };
+            let (ended, end) = oneshot::channel();
+            start("stdout", move || {
+                // Nobody may be waiting any more.
+                let _ = ended.send(write_blocking(output, outbox));
+            })?;
+            end.await.unwrap_or(Ok(())).map_err(|error| CloseReason::WriteFailed(error.to_string()))
+        };
+        (StdioSource(incoming), written)
     }
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), CloseReason> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(run);
+    started.map(drop).map_err(|error| CloseReason::ReadFailed(format!("no thread for {name}: {error}")))
 }
 
 fn read_chunks(mut input: File, chunks: &mpsc::Sender<io::Result<BytesMut>>) {
@@ -123,8 +150,7 @@ fn read_chunks(mut input: File, chunks: &mpsc::Sender<io::Result<BytesMut>>) {
     }
 }
 
-/// Writes until the outbox ends. Never gives up on a reader that is slow: stdio is not cut.
-fn write_lines(mut output: File, mut outbox: OutboxReader) -> io::Result<()> {
+fn write_blocking(mut output: File, mut outbox: OutboxReader) -> io::Result<()> {
     let mut frames = Vec::new();
     let mut lines = Vec::new();
     loop {
