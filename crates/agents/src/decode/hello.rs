@@ -26,8 +26,8 @@ pub(crate) struct Hello {
     pub(crate) auth_methods: Vec<AuthMethod>,
 }
 
-/// Reads the answer to `initialize`.
-pub(crate) fn hello(result: Value) -> Hello {
+/// Reads the answer to `initialize`; `line` is the command line the agent was started with.
+pub(crate) fn hello(result: Value, line: &[String]) -> Hello {
     let mut result = into_object(result).unwrap_or_default();
     let protocol = result.get("protocolVersion");
     let protocol = protocol.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
@@ -53,30 +53,33 @@ pub(crate) fn hello(result: Value) -> Hello {
         resources: has(prompt, "embeddedContext"),
         mcp_http: has(mcp, "http"),
         mcp_sse: has(mcp, "sse"),
-        auth_methods: methods.into_iter().filter_map(auth_method).collect(),
+        auth_methods: methods.into_iter().filter_map(|method| auth_method(method, line)).collect(),
     }
 }
 
-fn auth_method(value: Value) -> Option<AuthMethod> {
+fn auth_method(value: Value, line: &[String]) -> Option<AuthMethod> {
     let mut object = into_object(value).ok()?;
     let id = take_filled(&mut object, "id")?;
-    // An older hint for a login in a terminal, with its whole command line.
-    let hint = object.get("_meta").and_then(|meta| meta.get("terminal-auth")?.as_object()).cloned();
-    let mut command = hint.as_ref().and_then(|hint| Some(vec![text(hint, "command")?.to_owned()]));
-    if let (Some(command), Some(args)) =
-        (&mut command, hint.as_ref().and_then(|hint| hint.get("args")?.as_array()))
-    {
-        command.extend(args.iter().filter_map(|arg| Some(arg.as_str()?.to_owned())));
-    }
     let kind = take_filled(&mut object, "type").unwrap_or_else(|| "agent".to_owned());
-    let kind = if command.is_some() { "terminal".to_owned() } else { kind };
+    // An older hint for a login in a terminal has the whole command line; the newer form appends to the agent's own.
+    let hint = object.get("_meta").and_then(|meta| meta.get("terminal-auth")?.as_object());
+    let command = match hint.and_then(|hint| Some((text(hint, "command")?, hint))) {
+        Some((program, hint)) => Some(std::iter::once(program.to_owned()).chain(words(hint)).collect()),
+        None if kind == "terminal" => Some(line.iter().cloned().chain(words(&object)).collect()),
+        None => None,
+    };
     Some(AuthMethod {
+        kind: if command.is_some() { "terminal".to_owned() } else { kind },
+        command,
         name: take_filled(&mut object, "name").unwrap_or_else(|| id.clone()),
         description: take_filled(&mut object, "description"),
-        kind,
-        command,
         id,
     })
+}
+
+fn words(object: &Object) -> impl Iterator<Item = String> + '_ {
+    let args = object.get("args").and_then(Value::as_array).into_iter().flatten();
+    args.filter_map(|arg| Some(arg.as_str()?.to_owned()))
 }
 
 #[cfg(test)]
@@ -87,20 +90,29 @@ mod tests {
 
     #[test]
     fn capabilities_are_markers_or_booleans_and_nothing_is_required() {
-        let hello = super::hello(json!({
+        let answer = json!({
             "protocolVersion": "1",
             "agentCapabilities": {"loadSession": true, "promptCapabilities": {"image": false, "embeddedContext": true},
                 "sessionCapabilities": {"resume": {}, "fork": null}, "mcpCapabilities": 5},
-            "authMethods": [{"id": "login", "_meta": {"terminal-auth": {"command": "kimi", "args": ["login"]}}}, 3],
-        }));
+            "authMethods": [{"id": "login", "_meta": {"terminal-auth": {"command": "kimi", "args": ["login"]}}}, 3,
+                {"id": "cli", "type": "terminal", "args": ["--login"]}, {"id": "key"}],
+        });
+        let hello = super::hello(answer, &["agent".to_owned(), "acp".to_owned()]);
         assert_eq!(hello.protocol, Some(1));
         assert!(
             hello.load && hello.resume && hello.resources && !hello.fork && !hello.images && !hello.mcp_http
         );
+        let methods = hello.auth_methods.iter();
+        let methods: Vec<_> = methods.map(|method| (method.kind.as_str(), method.command.clone())).collect();
+        let command = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(
-            hello.auth_methods[0].command.as_deref(),
-            Some(&["kimi".to_owned(), "login".to_owned()][..])
+            methods,
+            [
+                ("terminal", command(&["kimi", "login"])),
+                ("terminal", command(&["agent", "acp", "--login"])),
+                ("agent", None)
+            ]
         );
-        assert_eq!(super::hello(Value::Null).protocol, None);
+        assert_eq!(super::hello(Value::Null, &[]).protocol, None);
     }
 }

@@ -55,7 +55,7 @@ fn check(provider: &str, recording: &str, expected: ExpectFile) {
             },
             Line::Answer { result: Ok(serde_json::Value::Object(mut result)), .. } => {
                 if result.contains_key("protocolVersion") {
-                    let hello = hello(result.into());
+                    let hello = hello(result.into(), &[]);
                     format!(
                         "hello load={} resume={} fork={} images={}",
                         hello.load, hello.resume, hello.fork, hello.images

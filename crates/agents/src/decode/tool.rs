@@ -13,8 +13,8 @@ use crate::vendors::Quirks;
 
 /// Calls remembered at a time; an agent that keeps more open loses only the finer output handling.
 const MAX_CALLS: usize = 512;
-/// Longest output remembered to tell more of it from other output.
-const OUTPUT_BYTES: usize = 256 << 10;
+/// Output remembered, of all calls together, to tell more of it from other output.
+const OUTPUT_BYTES: usize = 1 << 20;
 /// Pieces of content, locations of one call.
 const MAX_PARTS: usize = 1000;
 
@@ -29,6 +29,8 @@ pub(crate) struct ToolContext<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct ToolMemory {
     calls: HashMap<String, Call>,
+    /// Bytes of all [`Call::shown`].
+    shown_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +44,7 @@ struct Call {
 
 impl ToolMemory {
     pub(crate) fn clear(&mut self) {
-        self.calls.clear();
+        *self = Self::default();
     }
 }
 
@@ -207,19 +209,21 @@ fn find_output(patch: &mut ToolPatch, meta: &Object, quirks: &Quirks, memory: &m
     };
     if let Some(output) = structured.or(shown).or_else(plain) {
         drop_texts(patch, |_| true);
-        patch.output = call.show(output);
+        patch.output = call.show(output, &mut memory.shown_bytes);
     }
 }
 
 impl Call {
     /// Only what is new, if the rest is known.
-    fn show(&mut self, output: String) -> Option<OutputPatch> {
+    fn show(&mut self, output: String, remembered: &mut usize) -> Option<OutputPatch> {
         let patch = match output.strip_prefix(self.shown.as_str()) {
             Some("") => return None,
             Some(more) if !self.shown.is_empty() => OutputPatch::Append(more.to_owned()),
             _ => OutputPatch::Replace(output.clone()),
         };
-        self.shown = if output.len() <= OUTPUT_BYTES { output } else { String::new() };
+        *remembered -= self.shown.len();
+        self.shown = if *remembered + output.len() <= OUTPUT_BYTES { output } else { String::new() };
+        *remembered += self.shown.len();
         Some(patch)
     }
 }

@@ -82,6 +82,8 @@ pub(super) struct Conversation {
     pub(super) limits: Limits,
     pub(super) open: OpenSession,
     pub(super) protocol: u16,
+    /// Program and arguments, for logins that use the same.
+    pub(super) command_line: Vec<String>,
     pub(super) ask_modes: Vec<String>,
     pub(super) yolo_modes: Vec<String>,
     pub(super) quirks: Quirks,
@@ -117,6 +119,8 @@ pub(super) struct Conversation {
     stray_count: u64,
 }
 
+/// Settings (and the prompt behind them) that may wait for an agent that answers none.
+const MAX_QUEUED: usize = 256;
 /// Bytes of events held until the session is open, and of updates held until its id is known; more are dropped.
 pub(super) const HELD_BYTES: usize = 4 << 20;
 
@@ -135,6 +139,7 @@ impl Conversation {
             end: None,
             phase: Phase::Initializing { until: now + limits.initialize },
             protocol: spec.protocol.max(1),
+            command_line: std::iter::once(&spec.command).chain(&spec.args).cloned().collect(),
             ask_modes: spec.ask_modes.clone(),
             yolo_modes: spec.yolo_modes.clone(),
             quirks: spec.quirks,
@@ -320,10 +325,27 @@ impl Conversation {
             Request::Cancel => self.cancel(now),
             Request::Permission(key, answer) => self.answer_permission(key, answer, now),
             Request::Elicitation(key, answer) => self.answer_elicitation(key, answer, now),
+            work if self.queue.len() >= MAX_QUEUED => self.refuse(work),
             work => {
                 self.queue.push_back(work);
                 self.pump(now);
             }
+        }
+    }
+
+    fn refuse(&mut self, work: Request) {
+        let refused = || Err(RefusedSetting::Refused("too many settings wait for the agent".to_owned()));
+        match work {
+            Request::Prompt(_) => {
+                let message = "too many settings wait for the agent";
+                self.end_prompt(Err(Box::new(AgentFailure::new(FailureReason::AgentFailed, message))));
+            }
+            Request::Model(token, _)
+            | Request::Effort(token, _)
+            | Request::Mode(token, _)
+            | Request::Yolo(token, _)
+            | Request::Option(token, ..) => self.option_set(token, refused()),
+            Request::Cancel | Request::Permission(..) | Request::Elicitation(..) => {}
         }
     }
 

@@ -8,6 +8,8 @@ mod conversation;
 mod opening;
 mod prompt;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod updates;
 
 use std::io;

@@ -38,7 +38,7 @@ pub(super) struct EarlyUpdate {
 impl Conversation {
     pub(super) fn initialized(&mut self, result: Result<Value, RpcError>, now: Instant) {
         let hello = match result {
-            Ok(result) => decode::hello(result),
+            Ok(result) => decode::hello(result, &self.command_line),
             Err(error) => {
                 let failure = self.failure_of("initialize", error);
                 return self.fail_with(failure);

@@ -29,7 +29,11 @@ pub(super) enum Origin {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Wanted {
     /// The mode that the policy wants: the first of these that is on offer. None given: nothing to do.
-    PolicyMode(Vec<String>),
+    PolicyMode {
+        candidates: Vec<String>,
+        /// Asking must be in force. Yolo need not be: then requests are allowed one by one.
+        required: bool,
+    },
     Mode(String),
     Model(String),
     Effort(String),
@@ -144,18 +148,11 @@ impl Settings {
     /// How to make a setting, if it is on offer.
     fn means(&self, wanted: &Wanted) -> Result<Means, RefusedSetting> {
         match wanted {
-            Wanted::PolicyMode(candidates) => {
-                let Some(modes) = self.all_modes() else {
-                    return if candidates.is_empty() {
-                        Ok(Means::Nothing)
-                    } else {
-                        Err(RefusedSetting::NotOffered(format!("a mode ({})", candidates.join(", "))))
-                    };
-                };
-                let offered = |id: &&String| modes.available.iter().any(|mode| mode.id == **id);
-                match candidates.iter().find(offered) {
+            Wanted::PolicyMode { candidates, required } => {
+                let modes = self.all_modes().map(|modes| modes.available).unwrap_or_default();
+                match candidates.iter().find(|id| modes.iter().any(|mode| mode.id == **id)) {
                     Some(id) => self.means(&Wanted::Mode(id.clone())),
-                    None if candidates.is_empty() => Ok(Means::Nothing),
+                    None if candidates.is_empty() || !required => Ok(Means::Nothing),
                     None => Err(RefusedSetting::NotOffered(format!("a mode of {}", candidates.join(", ")))),
                 }
             }
@@ -281,7 +278,8 @@ impl Conversation {
     }
 
     fn policy_mode(&self, yolo: bool) -> Wanted {
-        Wanted::PolicyMode(if yolo { self.yolo_modes.clone() } else { self.ask_modes.clone() })
+        let candidates = if yolo { &self.yolo_modes } else { &self.ask_modes };
+        Wanted::PolicyMode { candidates: candidates.clone(), required: !yolo }
     }
 
     /// Whether a setting waits for its answer.
@@ -357,17 +355,14 @@ impl Conversation {
     }
 
     fn settled(&mut self, origin: Origin, wanted: &Wanted, result: Result<(), RefusedSetting>) {
-        if matches!(wanted, Wanted::PolicyMode(_)) {
+        if matches!(wanted, Wanted::PolicyMode { .. }) {
             self.info.mode_in_force = result.is_ok();
         }
         match (origin, result) {
             (Origin::Asked(token), result) => self.option_set(token, result),
             (Origin::Opening, Ok(())) => {}
             (Origin::Opening, Err(refused)) => match wanted {
-                Wanted::PolicyMode(_) if self.open.yolo => {
-                    tracing::debug!(%refused, "no mode for yolo; requests are allowed one by one");
-                }
-                Wanted::PolicyMode(_) => {
+                Wanted::PolicyMode { required: true, .. } => {
                     let message = format!("{} may act without asking: {refused}", self.info.name);
                     self.warn("mode_not_set", message);
                 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::conversation::{Conversation, Phase};
+use super::conversation::Conversation;
 use crate::decode::fast::{Chunk, Stream};
 use crate::decode::{self, Decoded};
 use crate::event::AgentEvent;
@@ -114,7 +114,6 @@ impl Conversation {
             Update::Message(chunk) | Update::Thought(chunk) => chunk.text.len(),
             _ => bytes,
         };
-        debug_assert!(!matches!(self.phase, Phase::Initializing { .. }));
         self.emit(AgentEvent::Update(update), bytes);
     }
 }

@@ -1,0 +1,72 @@
+//! Talks to an agent and prints every event: to see what an agent does before it gets a place in the launch table.
+//!
+//! `cargo run -p signalbox-agents --example talk -- [PROVIDER] allow|reject|cancel|leave PROMPT COMMAND [ARGS…]`. Permission requests are answered
+//! as the second word says (`leave`: not at all). The environment is the caller's; a provider's quirks are used if given.
+
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, for people")]
+
+use signalbox_agents::{
+    Agent, AgentEvent, Answer, Environment, LaunchSpec, Limits, OpenSession, PromptBlock, PromptRequest,
+    Quirks, preset, start,
+};
+use signalbox_facts::{OptionKind, PermissionOption, Provider};
+use tokio_util::task::TaskTracker;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let known = args.first().and_then(|name| preset(name));
+    let provider = if known.is_some() { args.remove(0) } else { "custom".to_owned() };
+    let [how, prompt, command, rest @ ..] = args.as_slice() else {
+        return Err("usage: talk [PROVIDER] allow|reject|cancel|leave PROMPT COMMAND [ARGS…]".into());
+    };
+    let cwd = std::env::current_dir()?;
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+    let spec = LaunchSpec {
+        provider: Provider::new(&provider),
+        command: command.clone(),
+        args: rest.to_vec(),
+        env: Environment(std::env::vars().collect()),
+        cwd: cwd.clone(),
+        ask_modes: known.map(|preset| texts(preset.ask_modes)).unwrap_or_default(),
+        yolo_modes: known.map(|preset| texts(preset.yolo_modes)).unwrap_or_default(),
+        protocol: 1,
+        quirks: known.map_or(Quirks::NONE, |preset| preset.quirks),
+        install_hint: known.map(|preset| preset.install_hint.to_owned()),
+    };
+    let tracker = TaskTracker::new();
+    let (agent, mut events) =
+        start(spec, OpenSession { cwd, ..OpenSession::default() }, Limits::default(), &tracker);
+    let blocks = vec![PromptBlock::Text(prompt.clone())];
+    agent.prompt(PromptRequest { blocks, ..PromptRequest::default() })?;
+    while let Some(batch) = events.recv().await {
+        for event in batch {
+            println!("{event:#?}");
+            match event {
+                AgentEvent::Permission { key, options, .. } => answer(&agent, how, key, &options)?,
+                AgentEvent::PromptEnded(_) => agent.stop(),
+                _ => {}
+            }
+        }
+    }
+    tracker.close();
+    tracker.wait().await;
+    Ok(())
+}
+
+fn answer(
+    agent: &Agent,
+    how: &str,
+    key: signalbox_agents::RequestKey,
+    options: &[PermissionOption],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let choose = |kind: &OptionKind| options.iter().find(|option| option.kind == *kind);
+    let choice = match how {
+        "allow" => choose(&OptionKind::AllowOnce),
+        "reject" => choose(&OptionKind::RejectOnce),
+        "cancel" => return Ok(agent.cancel()?),
+        _ => return Ok(()),
+    };
+    let choice = choice.map_or(Answer::Cancelled, |option| Answer::Selected(option.id.clone()));
+    Ok(agent.answer_permission(key, choice)?)
+}
