@@ -1,3 +1,17 @@
 //! The app-server API: methods, thread view (the bespoke mapping), subscriptions.
+//!
+//! - [`AppServer`] is the state behind all methods, [`registry`] the table of them.
+//! - A hub a loaded thread owns its [`view`] and feeds whoever listens; [`Hubs`] are all of them.
 
+mod app;
+mod approvals;
+mod connection;
+mod errors;
+mod hub;
+mod hubs;
+mod methods;
 pub mod view;
+
+pub use app::{AppInfo, AppServer};
+pub use hubs::Hubs;
+pub use methods::registry;

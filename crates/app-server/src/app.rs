@@ -1,0 +1,161 @@
+//! `AppServer`: the state behind every method, and the table closed around it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use signalbox_engine::{Engine, wall_clock_ms};
+use signalbox_facts::SessionId;
+use signalbox_rpc::{CloseReason, Ctx, Hooks, Peer, RegistryError, Service, StrayResponse};
+
+use crate::approvals;
+use crate::connection::Subscriber;
+use crate::errors::{self, Error};
+use crate::hub::Hub;
+use crate::hubs::Hubs;
+use crate::methods;
+
+/// What the server says about itself.
+#[derive(Clone, Debug)]
+pub struct AppInfo {
+    /// The home, absolute.
+    pub home: PathBuf,
+    /// Where relative directories of clients begin, and where threads without one work. Absolute.
+    pub base_dir: PathBuf,
+    /// The version that clients are told.
+    pub version: &'static str,
+    /// Unix milliseconds; tests put their own clock here.
+    pub now_ms: fn() -> i64,
+}
+
+impl AppInfo {
+    /// This build, on the wall clock.
+    #[must_use]
+    pub fn new(home: PathBuf, base_dir: PathBuf) -> Self {
+        Self { home, base_dir, version: env!("CARGO_PKG_VERSION"), now_ms: wall_clock_ms }
+    }
+}
+
+/// The app-server: an engine and those who watch it. Cheap to clone.
+///
+/// ```ignore
+/// let hubs = Hubs::new(store.reader.clone(), AppInfo::new(home, base_dir));
+/// let config = EngineConfig { on_load: hubs.on_load(), .. };
+/// let app = AppServer::new(Engine::start(store, config).await?, hubs);
+/// let options = ConnOptions { hooks: app.hooks(), ..ConnOptions::default() };
+/// rpc::serve(transport, app.service()?, options).await;
+/// ```
+#[derive(Clone, Debug)]
+pub struct AppServer(Arc<App>);
+
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) hubs: Hubs,
+    started_at_ms: i64,
+}
+
+impl AppServer {
+    /// The app-server of an engine that was started with these hubs' [`Hubs::on_load`].
+    #[must_use]
+    pub fn new(engine: Engine, hubs: Hubs) -> Self {
+        let started_at_ms = (hubs.info().now_ms)();
+        let app = Arc::new(App { engine, hubs, started_at_ms });
+        app.hubs.bind(Arc::downgrade(&app));
+        Self(app)
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// What the server says about itself.
+    #[must_use]
+    pub fn info(&self) -> &AppInfo {
+        self.0.hubs.info()
+    }
+
+    /// The method table, closed around this server.
+    ///
+    /// # Errors
+    /// If the table is inconsistent, which a test rules out.
+    pub fn service(&self) -> Result<Service, RegistryError> {
+        methods::registry().build(self.clone())
+    }
+
+    /// What every connection must be served with (`ConnOptions::hooks`): its end ends its subscriptions.
+    #[must_use]
+    pub fn hooks(&self) -> Arc<dyn Hooks> {
+        Arc::new(AppHooks(self.0.hubs.clone()))
+    }
+
+    /// Ends open turns, stops the agents, and waits for everything that was started for them. Connections are not ended
+    /// by this; whoever serves them does that first.
+    pub async fn shutdown(&self) {
+        self.0.engine.shutdown().await;
+        self.0.hubs.finished().await;
+    }
+
+    pub(crate) fn hubs(&self) -> &Hubs {
+        &self.0.hubs
+    }
+
+    pub(crate) fn uptime_ms(&self) -> u64 {
+        u64::try_from(self.now_ms() - self.0.started_at_ms).unwrap_or(0)
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        (self.info().now_ms)()
+    }
+
+    /// The hub of a thread, which is loaded if it is not in memory.
+    pub(crate) async fn hub(&self, session: SessionId) -> Result<Arc<Hub>, Error> {
+        if let Some(hub) = self.hubs().get(session) {
+            return Ok(hub);
+        }
+        self.engine().load(session).await?;
+        let hub = self.hubs().get(session);
+        hub.ok_or_else(|| signalbox_engine::OpError::ShuttingDown.into())
+    }
+}
+
+/// The id of a thread, from the wire.
+pub(crate) fn session_id(id: &str) -> Result<SessionId, Error> {
+    id.parse().map_err(|_not_ours| errors::thread_not_found(id))
+}
+
+/// Keeps the caller's deliveries of a thread waiting until its call is answered.
+pub(crate) fn hold(ctx: &Ctx<AppServer>, session: SessionId) {
+    if let Some(peer) = ctx.peer_opt() {
+        let hold = Subscriber::new(peer).hold(ctx.app().hubs(), session);
+        ctx.keep_until_sent(Box::new(hold));
+    }
+}
+
+/// The name under which the caller's deeds are shown.
+pub(crate) fn caller_name(ctx: &Ctx<AppServer>) -> String {
+    ctx.peer_opt().map_or_else(|| ctx.label().to_string(), |peer| Subscriber::new(peer).name())
+}
+
+/// Who submits the caller's Ops.
+pub(crate) fn origin(ctx: &Ctx<AppServer>) -> signalbox_engine::Origin {
+    signalbox_engine::Origin {
+        client: Some(caller_name(ctx)),
+        env: None,
+        traceparent: ctx.trace().map(|trace| trace.traceparent.clone()),
+    }
+}
+
+#[derive(Debug)]
+struct AppHooks(Hubs);
+
+impl Hooks for AppHooks {
+    fn stray_response(&self, peer: &Peer, response: StrayResponse<'_>) {
+        approvals::stray(&self.0, peer, response);
+    }
+
+    fn closed(&self, peer: &Peer, _reason: &CloseReason) {
+        self.0.disconnected(peer);
+    }
+}

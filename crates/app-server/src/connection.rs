@@ -1,0 +1,199 @@
+//! What is kept of one connection: who the client is, what it follows, and deliveries that are held for a while.
+//!
+//! Deliveries of a thread are held while a request of this connection about that thread is being answered, so that the
+//! answer precedes what it caused. Holds are counted; when the last one of a thread is released, what waited goes out in
+//! order.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use signalbox_facts::SessionId;
+use signalbox_protocol::app::{ClientCapabilities, OpEvents};
+use signalbox_rpc::{Frame, Peer, Pushed, Role};
+
+use crate::approvals::Ask;
+use crate::hubs::Hubs;
+
+/// Most bytes that are held for one thread. If an answer takes so long that more comes, the rest flows before it: an
+/// early notification is better than a lost one.
+const HELD_BYTES: usize = 4 * 1024 * 1024;
+
+/// Who the client says it is, and what it wants.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// For people: who answered an approval.
+    pub(crate) name: String,
+    pub(crate) capabilities: ClientCapabilities,
+}
+
+/// The state of one connection; kept in its [`Peer`], so it must not hold one.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    client: OnceLock<Client>,
+    held: Mutex<HashMap<SessionId, Held>>,
+    following: Mutex<HashSet<SessionId>>,
+}
+
+/// What waits for the release of a thread.
+#[derive(Debug, Default)]
+struct Held {
+    holds: usize,
+    waiting: VecDeque<Delivery>,
+    bytes: usize,
+}
+
+/// Something for one connection.
+#[derive(Debug, Clone)]
+pub(crate) enum Delivery {
+    /// A notification.
+    Notify(Frame),
+    /// A request about an approval.
+    Ask(Ask),
+}
+
+impl Delivery {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Notify(frame) => frame.bytes().len(),
+            Self::Ask(ask) => ask.frame.bytes().len(),
+        }
+    }
+}
+
+impl Connection {
+    /// The state of this peer's connection, made when first asked for.
+    pub(crate) fn of(peer: &Peer) -> Arc<Self> {
+        loop {
+            if let Some(state) = peer.state::<Self>() {
+                return state;
+            }
+            // Of two that race here one wins, and both find it.
+            peer.set_state(Arc::new(Self::default()));
+        }
+    }
+
+    /// Notes who the client is; counts once.
+    pub(crate) fn introduce(&self, client: Client) -> bool {
+        self.client.set(client).is_ok()
+    }
+
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.client.get()
+    }
+
+    /// Whether it wants raw core events of all threads, or of those that it follows.
+    pub(crate) fn op_events(&self) -> OpEvents {
+        self.client.get().map(|client| client.capabilities.op_events).unwrap_or_default()
+    }
+
+    pub(crate) fn follow(&self, session: SessionId) {
+        self.following.lock().insert(session);
+    }
+
+    pub(crate) fn unfollow(&self, session: SessionId) {
+        self.following.lock().remove(&session);
+    }
+
+    /// Everything it follows, and from now on nothing.
+    pub(crate) fn take_following(&self) -> HashSet<SessionId> {
+        std::mem::take(&mut *self.following.lock())
+    }
+
+    /// Delivers, or lets it wait if the thread is held.
+    fn deliver(&self, hubs: &Hubs, peer: &Peer, session: SessionId, delivery: Delivery) -> Pushed {
+        // The lock is kept while pushing, so that nothing overtakes what is being released.
+        let mut held = self.held.lock();
+        if let Some(thread) = held.get_mut(&session) {
+            let bytes = delivery.bytes();
+            if thread.bytes + bytes <= HELD_BYTES {
+                thread.bytes += bytes;
+                thread.waiting.push_back(delivery);
+                return Pushed::Queued;
+            }
+            thread.bytes = 0;
+            for waiting in std::mem::take(&mut thread.waiting) {
+                // What becomes of each is what becomes of the last: they go into the same outbox.
+                let _ = send(hubs, peer, waiting);
+            }
+        }
+        send(hubs, peer, delivery)
+    }
+
+    /// A request about this approval that still waits here is forgotten; false if there was none.
+    pub(crate) fn forget_held(&self, session: SessionId, approval: &str) -> bool {
+        let mut held = self.held.lock();
+        let Some(thread) = held.get_mut(&session) else { return false };
+        let before = thread.waiting.len();
+        thread.waiting.retain(|delivery| !matches!(delivery, Delivery::Ask(ask) if ask.id() == approval));
+        before != thread.waiting.len()
+    }
+}
+
+fn send(hubs: &Hubs, peer: &Peer, delivery: Delivery) -> Pushed {
+    match delivery {
+        Delivery::Notify(frame) => peer.notify(frame),
+        Delivery::Ask(ask) => {
+            ask.send(hubs, peer);
+            if peer.is_closed() { Pushed::Closed } else { Pushed::Queued }
+        }
+    }
+}
+
+/// A connection with its state: what threads deliver to.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscriber {
+    pub(crate) peer: Peer,
+    pub(crate) connection: Arc<Connection>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(peer: &Peer) -> Self {
+        Self { peer: peer.clone(), connection: Connection::of(peer) }
+    }
+
+    /// Whether it may answer approvals.
+    pub(crate) fn can_answer(&self) -> bool {
+        self.peer.role() >= Role::Operator
+    }
+
+    /// The name under which its answers are shown.
+    pub(crate) fn name(&self) -> String {
+        let client = self.connection.client().map(|client| client.name.clone());
+        client.unwrap_or_else(|| self.peer.label().to_string())
+    }
+
+    pub(crate) fn deliver(&self, hubs: &Hubs, session: SessionId, delivery: Delivery) -> Pushed {
+        self.connection.deliver(hubs, &self.peer, session, delivery)
+    }
+
+    /// Holds the deliveries of a thread until the guard is dropped.
+    pub(crate) fn hold(&self, hubs: &Hubs, session: SessionId) -> Hold {
+        self.connection.held.lock().entry(session).or_default().holds += 1;
+        Hold { subscriber: self.clone(), hubs: hubs.clone(), session }
+    }
+}
+
+/// Keeps a connection's deliveries of one thread waiting while it lives.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    subscriber: Subscriber,
+    hubs: Hubs,
+    session: SessionId,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut held = self.subscriber.connection.held.lock();
+        let Some(thread) = held.get_mut(&self.session) else { return };
+        thread.holds -= 1;
+        if thread.holds > 0 {
+            return;
+        }
+        let Some(thread) = held.remove(&self.session) else { return };
+        for delivery in thread.waiting {
+            // A connection that has ended meanwhile takes nothing; its end is noticed elsewhere.
+            let _ = send(&self.hubs, &self.subscriber.peer, delivery);
+        }
+    }
+}

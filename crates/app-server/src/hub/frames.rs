@@ -1,0 +1,126 @@
+//! What the view tells, as frames: each serialized once, whoever gets it.
+
+use std::fmt;
+
+use serde::Serialize;
+use signalbox_facts::SessionId;
+use signalbox_protocol::app::{ItemBody, ServerNotification};
+use signalbox_rpc::{DeltaKey, Frame};
+
+use crate::hubs::Hubs;
+use crate::view::{Delta, DeltaKind, convert};
+
+/// Where a delivery stands in this server life.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor<'h> {
+    epoch: &'h str,
+    place: u64,
+}
+
+impl<'h> Cursor<'h> {
+    /// The next one.
+    pub(crate) fn next(hubs: &'h Hubs) -> Self {
+        Self { epoch: hubs.epoch(), place: hubs.next_place() }
+    }
+}
+
+impl fmt::Display for Cursor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.epoch, self.place)
+    }
+}
+
+impl Serialize for Cursor<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A notification about a thread, with its place.
+///
+/// # Errors
+/// If it cannot be serialized, which its types rule out.
+pub(crate) fn notification(
+    hubs: &Hubs,
+    body: &ServerNotification,
+    seq: u64,
+    at_ms: i64,
+) -> Result<Frame, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Placed<'a> {
+        #[serde(flatten)]
+        body: &'a ServerNotification,
+        seq: u64,
+        cursor: Cursor<'a>,
+    }
+    let params = Placed { body, seq, cursor: Cursor::next(hubs) };
+    let frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
+    Ok(match ended_text(body) {
+        Some(key) => frame.ending(key),
+        None => frame,
+    })
+}
+
+/// More text of an item, with its place.
+///
+/// # Errors
+/// If it cannot be serialized, which its types rule out.
+pub(crate) fn delta(hubs: &Hubs, delta: &Delta<'_>) -> Result<Frame, serde_json::Error> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        thread_id: SessionId,
+        turn_id: signalbox_facts::TurnId,
+        item_id: ItemId,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        summary_index: Option<u64>,
+        seq: u64,
+        cursor: Cursor<'a>,
+    }
+    let params = Params {
+        thread_id: delta.thread,
+        turn_id: delta.turn,
+        item_id: ItemId(delta.item),
+        summary_index: (delta.kind == DeltaKind::Reasoning).then_some(0),
+        seq: delta.seq,
+        cursor: Cursor::next(hubs),
+    };
+    let key = key(delta.thread, delta.item, delta.kind);
+    Frame::delta(delta.method(), Some(emitted(delta.at_ms)), key, &params, "delta", delta.text)
+}
+
+struct ItemId(u64);
+
+impl Serialize for ItemId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("i{}", self.0))
+    }
+}
+
+fn key(thread: SessionId, item: u64, kind: DeltaKind) -> DeltaKey {
+    let kind = match kind {
+        DeltaKind::AgentMessage => 0,
+        DeltaKind::Reasoning => 1,
+        DeltaKind::Plan => 2,
+        DeltaKind::CommandOutput => 3,
+    };
+    DeltaKey { scope: thread.0.as_u128(), item, kind }
+}
+
+/// The text that is whole with this notification.
+fn ended_text(body: &ServerNotification) -> Option<DeltaKey> {
+    let ServerNotification::ItemCompleted(completed) = body else { return None };
+    let kind = match completed.item.body {
+        ItemBody::AgentMessage { .. } => DeltaKind::AgentMessage,
+        ItemBody::Reasoning { .. } => DeltaKind::Reasoning,
+        ItemBody::Plan { .. } => DeltaKind::Plan,
+        ItemBody::CommandExecution { .. } => DeltaKind::CommandOutput,
+        _ => return None,
+    };
+    let thread: SessionId = completed.thread_id.parse().ok()?;
+    Some(key(thread, convert::item_seq(&completed.item.id)?, kind))
+}
+
+fn emitted(at_ms: i64) -> u64 {
+    u64::try_from(at_ms).unwrap_or(0)
+}

@@ -1,0 +1,147 @@
+//! The hub of one loaded thread: a task that owns the view and feeds everybody who listens, and the handle on it.
+
+pub(crate) mod frames;
+mod task;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use signalbox_engine::{OpError, SessionStream};
+use signalbox_facts::{Seq, SessionId, SessionRow};
+use signalbox_protocol::app::{Thread, ThreadSettings, Turn};
+use signalbox_rpc::{ConnectionId, Peer};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::connection::{Hold, Subscriber};
+use crate::errors::Error;
+use crate::hubs::Hubs;
+
+pub(crate) use task::Task;
+
+/// Commands that wait for the hub; it never waits for a client, so they do not wait long.
+const COMMANDS: usize = 64;
+
+/// The handle on a thread's hub.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    session: SessionId,
+    commands: mpsc::Sender<Command>,
+    subscribers: Mutex<Vec<Subscriber>>,
+    /// The newest fact that was shown.
+    seq: AtomicU64,
+    /// The client that set the policy does not want to be asked: what would be asked is rejected.
+    never_ask: AtomicBool,
+    /// Somebody was told that finer limits of the sandbox are not enforced.
+    told_limits: AtomicBool,
+}
+
+/// What is asked of a hub's task.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// From now on this connection gets the thread's deliveries.
+    Join { subscriber: Subscriber, with_turn: bool, reply: oneshot::Sender<Result<Joined, Error>> },
+    /// The thread as it is now.
+    Read { with_turn: bool, reply: oneshot::Sender<Result<Snapshot, Error>> },
+}
+
+/// The answer to a joining: the thread up to the point of joining. What follows it waits behind the hold.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) hold: Hold,
+}
+
+/// A thread at one point of its stream.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) row: SessionRow,
+    /// The thread without turns.
+    pub(crate) thread: Thread,
+    pub(crate) settings: ThreadSettings,
+    /// The newest turn with every item so far, if it was asked for.
+    pub(crate) turn: Option<Turn>,
+    /// Where that turn begins; older ones are in the store only.
+    pub(crate) turn_first_seq: Option<Seq>,
+    /// The newest fact that is in it.
+    pub(crate) seq: Seq,
+    /// Its place among the deliveries.
+    pub(crate) cursor: String,
+}
+
+/// A hub and its task, which is not running yet.
+pub(crate) fn new(hubs: Hubs, stream: SessionStream) -> (Arc<Hub>, Task) {
+    let (sender, commands) = mpsc::channel(COMMANDS);
+    let hub = Arc::new(Hub {
+        session: stream.row.id,
+        commands: sender,
+        subscribers: Mutex::default(),
+        seq: AtomicU64::new(stream.row.last_seq),
+        never_ask: AtomicBool::new(false),
+        told_limits: AtomicBool::new(false),
+    });
+    (hub.clone(), Task::new(hubs, hub, commands, stream))
+}
+
+impl Hub {
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    pub(crate) fn seq(&self) -> Seq {
+        self.seq.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn never_ask(&self) -> bool {
+        self.never_ask.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_never_ask(&self, never: bool) {
+        self.never_ask.store(never, Ordering::Relaxed);
+    }
+
+    /// Whether it is now to be told that finer limits are not enforced: true once.
+    pub(crate) fn tell_limits(&self) -> bool {
+        !self.told_limits.swap(true, Ordering::Relaxed)
+    }
+
+    /// Subscribes a connection; from the snapshot's point on its deliveries wait behind the hold.
+    pub(crate) async fn join(&self, subscriber: Subscriber, with_turn: bool) -> Result<Joined, Error> {
+        let (reply, joined) = oneshot::channel();
+        self.send(Command::Join { subscriber, with_turn, reply }).await?;
+        joined.await.map_err(|_gone| OpError::ShuttingDown)?
+    }
+
+    /// The thread as it is now.
+    pub(crate) async fn read(&self, with_turn: bool) -> Result<Snapshot, Error> {
+        let (reply, snapshot) = oneshot::channel();
+        self.send(Command::Read { with_turn, reply }).await?;
+        snapshot.await.map_err(|_gone| OpError::ShuttingDown)?
+    }
+
+    async fn send(&self, command: Command) -> Result<(), Error> {
+        self.commands.send(command).await.map_err(|_gone| OpError::ShuttingDown.into())
+    }
+
+    pub(crate) fn subscribers(&self) -> Vec<Subscriber> {
+        self.subscribers.lock().clone()
+    }
+
+    /// Whether this connection is subscribed.
+    pub(crate) fn has(&self, connection: ConnectionId) -> bool {
+        self.subscribers.lock().iter().any(|subscriber| subscriber.peer.id() == connection)
+    }
+
+    /// How many connections other than this one are subscribed.
+    pub(crate) fn others(&self, connection: ConnectionId) -> usize {
+        self.subscribers.lock().iter().filter(|subscriber| subscriber.peer.id() != connection).count()
+    }
+
+    /// Ends a subscription; false if there was none.
+    pub(crate) fn leave(&self, peer: &Peer) -> bool {
+        let mut subscribers = self.subscribers.lock();
+        let before = subscribers.len();
+        subscribers.retain(|subscriber| subscriber.peer.id() != peer.id());
+        subscribers.len() < before
+    }
+}

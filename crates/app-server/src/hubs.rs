@@ -1,0 +1,238 @@
+//! The hubs of all loaded threads, the connections that are initialized, and what they share.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use signalbox_engine::{Engine, SessionStream};
+use signalbox_facts::{Provider, SessionId};
+use signalbox_protocol::app::{Model, OpEvents, ServerNotification, WarningNotification};
+use signalbox_rpc::{ConnectionId, Peer};
+use signalbox_store::Reader;
+use tokio_util::task::TaskTracker;
+
+use crate::app::{App, AppInfo};
+use crate::approvals::{self, Approvals};
+use crate::connection::{Connection, Delivery, Subscriber};
+use crate::hub::{self, Hub, frames};
+
+/// The threads in memory and who listens to them. Cheap to clone.
+///
+/// It is made before the engine, because the engine tells it of each session that it loads
+/// ([`Hubs::on_load`]), and the [`AppServer`](crate::AppServer) is made of both.
+#[derive(Clone)]
+pub struct Hubs(Arc<Inner>);
+
+struct Inner {
+    info: AppInfo,
+    reader: Reader,
+    /// Weak, because the engine holds the hubs.
+    app: OnceLock<Weak<App>>,
+    epoch: String,
+    next_place: AtomicU64,
+    hubs: Mutex<HashMap<SessionId, Arc<Hub>>>,
+    connections: Mutex<HashMap<ConnectionId, Subscriber>>,
+    approvals: Approvals,
+    models: Mutex<HashMap<Provider, Vec<Model>>>,
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Hubs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hubs")
+            .field("threads", &self.0.hubs.lock().len())
+            .field("connections", &self.0.connections.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Hubs {
+    /// No hubs yet. `reader` is that of the engine's store.
+    #[must_use]
+    pub fn new(reader: Reader, info: AppInfo) -> Self {
+        let epoch = (info.now_ms)().to_string();
+        Self(Arc::new(Inner {
+            info,
+            reader,
+            app: OnceLock::new(),
+            epoch,
+            next_place: AtomicU64::new(1),
+            hubs: Mutex::default(),
+            connections: Mutex::default(),
+            approvals: Approvals::default(),
+            models: Mutex::default(),
+            tasks: TaskTracker::new(),
+        }))
+    }
+
+    /// What the engine calls for each session that it loads (`EngineConfig::on_load`). To be called within a runtime.
+    #[must_use]
+    pub fn on_load(&self) -> Box<dyn Fn(SessionStream) + Send + Sync> {
+        let hubs = self.clone();
+        Box::new(move |stream| hubs.load(stream))
+    }
+
+    /// Starts the hub of a session that was loaded.
+    pub(crate) fn load(&self, stream: SessionStream) {
+        let session = stream.row.id;
+        let (hub, task) = hub::new(self.clone(), stream);
+        self.0.hubs.lock().insert(session, hub.clone());
+        let hubs = self.clone();
+        self.spawn(async move {
+            task.run().await;
+            hubs.unload(&hub);
+        });
+    }
+
+    fn unload(&self, hub: &Arc<Hub>) {
+        let session = hub.session();
+        let mut hubs = self.0.hubs.lock();
+        // The session may have been loaded again meanwhile, with a hub of its own.
+        if hubs.get(&session).is_some_and(|current| Arc::ptr_eq(current, hub)) {
+            hubs.remove(&session);
+            self.0.approvals.forget(session);
+        }
+    }
+
+    pub(crate) fn bind(&self, app: Weak<App>) {
+        // Bound once, by the one constructor of `AppServer`.
+        let _ = self.0.app.set(app);
+    }
+
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        self.0.app.get()?.upgrade().map(|app| app.engine.clone())
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.0.reader
+    }
+
+    pub(crate) fn info(&self) -> &AppInfo {
+        &self.0.info
+    }
+
+    pub(crate) fn approvals(&self) -> &Approvals {
+        &self.0.approvals
+    }
+
+    pub(crate) fn get(&self, session: SessionId) -> Option<Arc<Hub>> {
+        self.0.hubs.lock().get(&session).cloned()
+    }
+
+    /// The next place in the order of all deliveries of this server life.
+    pub(crate) fn next_place(&self) -> u64 {
+        self.0.next_place.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What tells this server life from others.
+    pub(crate) fn epoch(&self) -> &str {
+        &self.0.epoch
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.tasks.spawn(task);
+    }
+
+    /// Waits for everything that was spawned. The engine has ended before.
+    pub(crate) async fn finished(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    // ---- connections ----
+
+    /// The handshake is done: the connection gets what is for all.
+    pub(crate) fn connected(&self, peer: &Peer) {
+        self.0.connections.lock().insert(peer.id(), Subscriber::new(peer));
+        if peer.is_closed() {
+            self.0.connections.lock().remove(&peer.id());
+        }
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.0.connections.lock().len()
+    }
+
+    /// Delivers to every connection.
+    pub(crate) fn deliver_to_all(&self, session: SessionId, delivery: &Delivery) {
+        for subscriber in self.0.connections.lock().values() {
+            // A connection that has ended is taken out by its hook.
+            let _ = subscriber.deliver(self, session, delivery.clone());
+        }
+    }
+
+    /// Those that want the raw core events of a thread.
+    pub(crate) fn deliver_event(&self, hub: &Hub, delivery: impl FnOnce() -> Option<Delivery>) {
+        let wanting: Vec<Subscriber> = {
+            let connections = self.0.connections.lock();
+            let wants = |subscriber: &&Subscriber| match subscriber.connection.op_events() {
+                OpEvents::Off => false,
+                OpEvents::Subscribed => hub.has(subscriber.peer.id()),
+                OpEvents::All => true,
+            };
+            connections.values().filter(wants).cloned().collect()
+        };
+        if wanting.is_empty() {
+            return;
+        }
+        if let Some(delivery) = delivery() {
+            for subscriber in wanting {
+                let _ = subscriber.deliver(self, hub.session(), delivery.clone());
+            }
+        }
+    }
+
+    /// A connection has ended: it follows nothing any more.
+    pub(crate) fn disconnected(&self, peer: &Peer) {
+        self.0.connections.lock().remove(&peer.id());
+        let Some(connection) = peer.state::<Connection>() else { return };
+        for session in connection.take_following() {
+            if let Some(hub) = self.get(session) {
+                hub.leave(peer);
+                self.check_approvals(session);
+            }
+        }
+    }
+
+    /// Somebody has left: approvals that the remaining ones cannot answer are rejected.
+    pub(crate) fn check_approvals(&self, session: SessionId) {
+        let open = self.0.approvals.of_session(session);
+        if open.is_empty() {
+            return;
+        }
+        let hubs = self.clone();
+        self.spawn(async move {
+            for open in open {
+                approvals::reject_if_stuck(&hubs, &open).await;
+            }
+        });
+    }
+
+    /// Tells one connection something about a thread.
+    pub(crate) fn warn(&self, subscriber: &Subscriber, session: SessionId, message: String) {
+        let seq = self.get(session).map_or(0, |hub| hub.seq());
+        let warning = WarningNotification { thread_id: Some(session.to_string()), message, request_id: None };
+        let body = ServerNotification::from(warning);
+        match frames::notification(self, &body, seq, (self.0.info.now_ms)()) {
+            // A connection that has ended needs no warning.
+            Ok(frame) => drop(subscriber.deliver(self, session, Delivery::Notify(frame))),
+            Err(error) => tracing::error!(%session, %error, "a warning could not be written"),
+        }
+    }
+
+    // ---- models ----
+
+    /// An agent has told its models.
+    pub(crate) fn learn_models(&self, provider: &Provider, models: Vec<Model>) {
+        if !models.is_empty() {
+            self.0.models.lock().insert(provider.clone(), models);
+        }
+    }
+
+    /// The models that an agent of this provider told last.
+    pub(crate) fn models(&self, provider: &Provider) -> Option<Vec<Model>> {
+        self.0.models.lock().get(provider).cloned()
+    }
+}

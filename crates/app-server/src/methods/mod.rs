@@ -1,0 +1,42 @@
+//! The method table: one file a noun, each adding its lines. Names, types, docs, lanes and roles in one place.
+//!
+//! Lanes: what changes a thread is *ordered*, so that a client's own sequence holds. Interrupts and answers are
+//! *concurrent*, because they must not wait behind a request that waits for an agent. What memory answers is *inline*,
+//! what the store or the file system answers *concurrent*.
+
+mod approval;
+mod compat;
+mod config;
+mod connection;
+mod model;
+mod op;
+mod provider;
+mod said;
+mod settings;
+mod thread;
+mod threads;
+mod turn;
+mod turns;
+
+use signalbox_rpc::Registry;
+
+use crate::app::AppServer;
+
+/// All methods, notifications and server requests.
+#[must_use]
+pub fn registry() -> Registry<AppServer> {
+    let mut registry = Registry::new();
+    connection::register(&mut registry);
+    thread::register(&mut registry);
+    threads::register(&mut registry);
+    settings::register(&mut registry);
+    turn::register(&mut registry);
+    approval::register(&mut registry);
+    model::register(&mut registry);
+    provider::register(&mut registry);
+    config::register(&mut registry);
+    op::register(&mut registry);
+    compat::register(&mut registry);
+    said::register(&mut registry);
+    registry
+}

@@ -1,0 +1,44 @@
+//! Raw Ops.
+
+use signalbox_engine::{OpError, Submission};
+use signalbox_facts::{SessionId, SubmissionId};
+use signalbox_protocol::app::{OpSubmitParams, OpSubmitResult, method};
+use signalbox_protocol::ops::Op;
+use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
+use tokio::sync::oneshot;
+
+use crate::app::{AppServer, hold, origin, session_id};
+use crate::errors::Error;
+
+pub(super) fn register(registry: &mut Registry<AppServer>) {
+    registry.method(
+        MethodSpec::new(
+            method::OP_SUBMIT,
+            Lane::Ordered,
+            "Submits a raw Op. The answer says that the core has taken it; what comes of it is told by events.",
+        )
+        .role(Role::Operator),
+        submit,
+    );
+}
+
+async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitResult, Error> {
+    let op = params.op;
+    let (held, new) = match (&op, op.session()) {
+        (Op::NewSession(_), _) => {
+            let session = SessionId::generate();
+            (Some(session), Some(session))
+        }
+        (_, Some(session)) => (Some(session_id(session)?), None),
+        (_, None) => (None, None),
+    };
+    if let Some(session) = held {
+        hold(&ctx, session);
+    }
+    let id = SubmissionId::generate();
+    let (reply, decision) = oneshot::channel();
+    let submission = Submission { id, op, origin: origin(&ctx), session: new, reply };
+    ctx.app().engine().dispatch(submission).await;
+    decision.await.map_err(|_gone| OpError::ShuttingDown)??;
+    Ok(OpSubmitResult { submission_id: id.to_string() })
+}

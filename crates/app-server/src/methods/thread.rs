@@ -1,0 +1,295 @@
+//! Starting, joining, reading and leaving a thread.
+
+use signalbox_facts::{Policy, SessionId};
+use signalbox_protocol::app::{
+    ApprovalsReviewer, OpenedThread, ThreadReadParams, ThreadReadResult, ThreadResumeParams,
+    ThreadResumeResult, ThreadStartParams, ThreadStartResult, ThreadStatus, ThreadUnsubscribeParams,
+    ThreadUnsubscribeResult, ThreadUnsubscribeStatus, TurnItemsView, method,
+};
+use signalbox_protocol::ops::{NewSession, Op, Provider, SettingsPatch};
+use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
+
+use super::settings::{PolicyWishes, directory, not_used, only_local, sandbox_of};
+use super::turns;
+use crate::app::{AppServer, hold, origin, session_id};
+use crate::connection::{Connection, Subscriber};
+use crate::errors::{self, Error};
+use crate::hub::{Hub, Snapshot};
+use crate::view::{ThreadView, convert};
+
+/// Who calls itself this when it initializes makes threads of the source `cli`: `signalbox run`.
+const CLI_CLIENT: &str = "signalbox-run";
+
+pub(super) fn register(registry: &mut Registry<AppServer>) {
+    registry
+        .method(
+            MethodSpec::new(
+                method::THREAD_START,
+                Lane::Ordered,
+                "Starts a thread and subscribes to it. No agent is started before its first turn.",
+            )
+            .role(Role::Operator),
+            start,
+        )
+        .method(
+            MethodSpec::new(
+                method::THREAD_RESUME,
+                Lane::Ordered,
+                "Subscribes to a thread, loading it if needed. The result is the thread up to one point of its \
+                 stream; what follows that point follows the result.",
+            ),
+            resume,
+        )
+        .method(
+            MethodSpec::new(
+                method::THREAD_READ,
+                Lane::Concurrent,
+                "Reads a thread without loading it or subscribing to it.",
+            ),
+            read,
+        )
+        .method_sync(
+            MethodSpec::new(method::THREAD_UNSUBSCRIBE, Lane::Ordered, "Ends a subscription. The thread goes on."),
+            unsubscribe,
+        );
+}
+
+async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadStartResult, Error> {
+    let app = ctx.app();
+    only_local(params.environments.as_deref())?;
+    let wishes = PolicyWishes {
+        approval: params.approval_policy,
+        sandbox: sandbox_of(params.sandbox),
+        profile: params.permissions.clone(),
+        policy: params.policy.map(Into::into),
+    };
+    let change = wishes.over(Policy::default(), false)?;
+    let warnings = unused_at_start(&params);
+    let session = SessionId::generate();
+    // From here on, so that the answer precedes even `thread/started`.
+    hold(&ctx, session);
+    let op =
+        Op::NewSession(new_session(&ctx, params, change.patch.map(|patch| patch.over(Default::default()))));
+    app.engine().submit_as(op, origin(&ctx), Some(session)).await?;
+    let hub = app.hub(session).await?;
+    change.apply(&hub);
+    let snapshot = join_or_read(&ctx, &hub, false).await?;
+    warn(&ctx, session, warnings);
+    Ok(ThreadStartResult { opened: opened(snapshot, Vec::new()) })
+}
+
+fn new_session(
+    ctx: &Ctx<AppServer>,
+    params: ThreadStartParams,
+    policy: Option<signalbox_protocol::ops::Policy>,
+) -> NewSession {
+    let app = ctx.app();
+    let provider = params.model_provider.filter(|name| !name.is_empty());
+    let provider = provider.unwrap_or_else(|| app.engine().catalog().default_provider().to_string());
+    let cwd =
+        directory(app, params.cwd.as_deref()).unwrap_or_else(|| app.info().base_dir.display().to_string());
+    let effort = params.config.as_ref().and_then(|config| config.get("model_reasoning_effort"));
+    let effort = effort.and_then(|effort| effort.as_str()).map(str::to_owned);
+    let of_cli = |peer| Connection::of(peer).client().is_some_and(|client| client.name == CLI_CLIENT);
+    let is_cli = params.thread_source.as_deref() == Some("cli") || ctx.peer_opt().is_some_and(of_cli);
+    NewSession {
+        use_worktree: params.worktree.is_some(),
+        worktree_base: params.worktree.as_ref().map(|worktree| worktree.base),
+        worktree_base_sha: params.worktree.and_then(|worktree| worktree.sha),
+        initial_policy: policy,
+        request_id: params.request_id,
+        roots: params.runtime_workspace_roots.unwrap_or_default(),
+        model: params.model,
+        effort,
+        base_instructions: params.base_instructions,
+        developer_instructions: params.developer_instructions,
+        ephemeral: params.ephemeral.unwrap_or(false),
+        source: is_cli.then(|| "cli".to_owned()),
+        ..NewSession::new(Provider::from_name(&provider), cwd)
+    }
+}
+
+fn unused_at_start(params: &ThreadStartParams) -> Vec<String> {
+    let config = params.config.as_ref();
+    let unknown_config =
+        config.is_some_and(|config| config.keys().any(|key| key != "model_reasoning_effort"));
+    let fields = [
+        ("serviceTier", params.service_tier.is_some()),
+        ("personality", params.personality.is_some()),
+        ("config", unknown_config),
+    ];
+    not_used(&fields).into_iter().collect()
+}
+
+async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<ThreadResumeResult, Error> {
+    let app = ctx.app();
+    let session = session_id(&params.thread_id)?;
+    ctx.peer().map_err(Error::Rpc)?;
+    hold(&ctx, session);
+    let hub = app.hub(session).await?;
+    let mut warnings = apply_overrides(&ctx, &hub, &params).await?;
+    let mut snapshot = join_or_read(&ctx, &hub, !params.exclude_turns).await?;
+    if let Some(provider) = params.model_provider.filter(|name| *name != snapshot.row.provider.as_str()) {
+        warnings.push(format!(
+            "A thread keeps its provider: this one stays with {}, not {provider}.",
+            snapshot.row.provider
+        ));
+    }
+    let mut turns = Vec::new();
+    let mut more_before = None;
+    if !params.exclude_turns {
+        let newest = snapshot.turn.take();
+        let used = newest.as_ref().map_or(0, turns::size_of);
+        let first = snapshot.turn_first_seq.unwrap_or(snapshot.seq + 1);
+        let left = turns::PAGE_BYTES.saturating_sub(used);
+        let older = turns::newest_before(app.hubs().reader(), &snapshot.row, first, left).await?;
+        turns = older.turns;
+        turns.extend(newest);
+        more_before = older.more_before;
+    }
+    warn(&ctx, session, warnings);
+    Ok(ThreadResumeResult {
+        opened: opened(snapshot, turns),
+        turns_backwards_cursor: more_before.map(|seq| turns::cursor(session, seq)),
+        items_backwards_cursor: None,
+        continued: false,
+    })
+}
+
+/// Applies settings that came with a resume, if they are nobody else's business. Gives what to tell the caller.
+async fn apply_overrides(
+    ctx: &Ctx<AppServer>,
+    hub: &Hub,
+    params: &ThreadResumeParams,
+) -> Result<Vec<String>, Error> {
+    let mut warnings: Vec<String> = not_used(&[
+        ("serviceTier", params.service_tier.is_some()),
+        ("personality", params.personality.is_some()),
+        ("config", params.config.as_ref().is_some_and(|config| !config.is_empty())),
+        ("baseInstructions", params.base_instructions.is_some()),
+        ("developerInstructions", params.developer_instructions.is_some()),
+    ])
+    .into_iter()
+    .collect();
+    let wishes = PolicyWishes {
+        approval: params.approval_policy,
+        sandbox: sandbox_of(params.sandbox),
+        profile: params.permissions.clone(),
+        policy: params.policy.map(Into::into),
+    };
+    let now = hub.read(false).await?;
+    let change = wishes.over(now.row.policy, hub.never_ask())?;
+    let settings = SettingsPatch {
+        cwd: directory(ctx.app(), params.cwd.as_deref()),
+        roots: params.runtime_workspace_roots.clone(),
+        model: params.model.clone(),
+        policy: change.patch,
+        ..SettingsPatch::default()
+    };
+    if settings.is_empty() {
+        return Ok(warnings);
+    }
+    let why_not = if ctx.role() < Role::Operator {
+        Some("this connection may only read")
+    } else if now.row.activity.is_open() {
+        Some("a turn is running")
+    } else if hub.others(ctx.connection()) > 0 {
+        Some("others follow the thread")
+    } else {
+        None
+    };
+    match why_not {
+        None => {
+            let session = hub.session().to_string();
+            let op = Op::ThreadSettings { session, settings, request_id: None };
+            ctx.app().engine().submit(op, origin(ctx)).await?;
+            change.apply(hub);
+        }
+        Some(why) => warnings.push(format!("The settings of this resume were left out, because {why}.")),
+    }
+    Ok(warnings)
+}
+
+async fn read(ctx: Ctx<AppServer>, params: ThreadReadParams) -> Result<ThreadReadResult, Error> {
+    let app = ctx.app();
+    let session = session_id(&params.thread_id)?;
+    let reader = app.hubs().reader();
+    let (row, mut thread, turn, first) = match app.hubs().get(session) {
+        Some(hub) => {
+            let Snapshot { row, thread, turn, turn_first_seq, .. } = hub.read(params.include_turns).await?;
+            (row, thread, turn, turn_first_seq)
+        }
+        None => {
+            let stored = reader.session_at(session).await?;
+            let stored = stored.ok_or_else(|| errors::thread_not_found(&params.thread_id))?;
+            let view = ThreadView::load(stored.row, &stored.facts);
+            let mut thread = view.thread();
+            thread.status = ThreadStatus::NotLoaded;
+            (view.session().clone(), thread, view.turn(), view.turn_first_seq())
+        }
+    };
+    if params.include_turns {
+        thread.turns = turns::before(reader, &row, first.unwrap_or(row.last_seq + 1)).await?;
+        thread.turns.extend(turn);
+    }
+    Ok(ThreadReadResult { thread, snapshot_seq: row.last_seq })
+}
+
+fn unsubscribe(
+    ctx: Ctx<AppServer>,
+    params: ThreadUnsubscribeParams,
+) -> Result<ThreadUnsubscribeResult, Error> {
+    let peer = ctx.peer().map_err(Error::Rpc)?;
+    let session = session_id(&params.thread_id)?;
+    let hubs = ctx.app().hubs();
+    let status = match hubs.get(session) {
+        None => ThreadUnsubscribeStatus::NotLoaded,
+        Some(hub) if hub.leave(peer) => {
+            Connection::of(peer).unfollow(session);
+            for open in hubs.approvals().of_session(session) {
+                peer.withdraw(&open.id);
+            }
+            hubs.check_approvals(session);
+            ThreadUnsubscribeStatus::Unsubscribed
+        }
+        Some(_) => ThreadUnsubscribeStatus::NotSubscribed,
+    };
+    Ok(ThreadUnsubscribeResult { status })
+}
+
+/// Subscribes the caller; one that cannot be sent anything gets the thread as it is.
+async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Hub, with_turn: bool) -> Result<Snapshot, Error> {
+    let Some(peer) = ctx.peer_opt() else { return hub.read(with_turn).await };
+    let joined = hub.join(Subscriber::new(peer), with_turn).await?;
+    ctx.keep_until_sent(Box::new(joined.hold));
+    Ok(joined.snapshot)
+}
+
+fn warn(ctx: &Ctx<AppServer>, session: SessionId, warnings: Vec<String>) {
+    let Some(peer) = ctx.peer_opt() else { return };
+    let subscriber = Subscriber::new(peer);
+    for message in warnings {
+        ctx.app().hubs().warn(&subscriber, session, message);
+    }
+}
+
+fn opened(snapshot: Snapshot, turns: Vec<signalbox_protocol::app::Turn>) -> OpenedThread {
+    let Snapshot { row, mut thread, settings, seq, cursor, .. } = snapshot;
+    debug_assert!(turns.iter().all(|turn| turn.items_view == TurnItemsView::Full));
+    thread.turns = turns;
+    OpenedThread {
+        thread,
+        model: settings.model,
+        model_provider: settings.model_provider,
+        cwd: settings.cwd,
+        runtime_workspace_roots: row.roots.iter().map(|root| root.display().to_string()).collect(),
+        approval_policy: settings.approval_policy,
+        approvals_reviewer: ApprovalsReviewer::User,
+        sandbox: convert::sandbox_policy_out(row.policy.sandbox, &row.all_roots()),
+        reasoning_effort: settings.effort,
+        service_tier: None,
+        instruction_sources: Vec::new(),
+        snapshot_seq: seq,
+        cursor: Some(cursor),
+    }
+}
