@@ -1,5 +1,5 @@
 //! Turns through the engine with a real agent process: what is committed, in which order, and how each turn ends.
-#![allow(clippy::disallowed_methods, unreachable_pub)]
+#![allow(clippy::disallowed_methods, unreachable_pub, dead_code)]
 
 mod stage;
 
@@ -348,4 +348,51 @@ async fn outside_git_the_diff_is_what_edits_carry() {
     session.policy(PermissionMode::Yolo, SandboxLevel::WorkspaceWrite).await;
     session.prompts("write new.txt <<END\nnew\nEND").await;
     assert!(story(&session.until_end().await).contains("diff of 1 files, partial\n"));
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_its_form_or_by_a_projected_option() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("ask Which one? | red | blue").await;
+    let question = session.is_asked().await;
+    let form = question.form.as_ref().expect("a form");
+    let key = form.fields[0].key.clone();
+    let answer = signalbox_protocol::ops::ElicitationAnswer::Accept {
+        content: [(key.clone(), "blue".into()), ("smuggled".to_owned(), true.into())].into_iter().collect(),
+    };
+    let op = Op::AnswerElicitation {
+        session: session.id.to_string(),
+        request_id: question.id.to_string(),
+        answer,
+    };
+    session.submit(op).await.unwrap();
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains("resolved Answered by Client") && seen.contains("blue"), "{seen}");
+
+    session.prompts("ask Which one? | red | blue").await;
+    let question = session.is_asked().await;
+    session.answers(&question, Some(&format!("{key}#0"))).await.unwrap();
+    assert!(story(&session.until_end().await).contains("red"));
+}
+
+#[tokio::test]
+async fn a_decline_with_a_message_gives_it_to_the_agent() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("run true\nhang polite").await;
+    let input = session.is_asked().await;
+    let answer = Op::AnswerPermission {
+        session: session.id.to_string(),
+        request_id: input.id.to_string(),
+        option_id: Some("reject".into()),
+        for_session: false,
+        message: Some("say instead this".into()),
+    };
+    session.submit(answer).await.unwrap();
+    let seen = story(&session.until_end().await);
+    assert!(
+        seen.contains("prompt \"say instead this\" continues") && seen.contains("says \"instead this\""),
+        "{seen}"
+    );
 }

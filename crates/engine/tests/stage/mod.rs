@@ -15,7 +15,7 @@ use signalbox_facts::{
     ActivityState, Committed, Fact, FactBody, PendingInput, Provider, SessionId, SignalBody, TurnId,
 };
 use signalbox_protocol::ops::{DocBlock, NewSession, Op, PermissionMode, SandboxLevel, TurnInput};
-use signalbox_store::Store;
+use signalbox_store::{FailPoints, Store, StoreOptions};
 use tempfile::TempDir;
 
 /// Longest wait for anything; reached only when a test fails.
@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Stage {
     pub engine: Engine,
     pub store: Store,
+    /// Trouble with the disk.
+    pub fail: FailPoints,
     pub folder: TempDir,
     streams: Arc<Mutex<Vec<SessionStream>>>,
 }
@@ -49,7 +51,9 @@ impl Stage {
     }
 
     pub async fn in_folder(folder: TempDir) -> Self {
-        let store = Store::open(&folder.path().join("facts.db")).await.unwrap();
+        let fail = FailPoints::default();
+        let options = StoreOptions { fail_points: fail.clone(), ..StoreOptions::default() };
+        let store = Store::open_with(&folder.path().join("facts.db"), options).await.unwrap();
         let mut entry = ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent()]);
         let state = folder.path().join("agent-memory").to_str().unwrap().to_owned();
         entry.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_STATE".to_owned(), state)]);
@@ -78,7 +82,7 @@ impl Stage {
             now_ms: signalbox_engine::wall_clock_ms,
         };
         let engine = Engine::start(store.clone(), config).await.unwrap();
-        Self { engine, store, folder, streams }
+        Self { engine, store, fail, folder, streams }
     }
 
     pub fn work(&self) -> PathBuf {
@@ -116,7 +120,7 @@ impl Stage {
     pub async fn restart(self) -> Self {
         self.engine.shutdown().await;
         self.store.close().await;
-        let Self { engine, store, folder, streams } = self;
+        let Self { engine, store, folder, streams, .. } = self;
         drop((engine, store, streams));
         Self::in_folder(folder).await
     }

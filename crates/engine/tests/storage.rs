@@ -1,0 +1,80 @@
+//! Trouble with the store: nothing is shown that is not stored, nobody waits without an answer, and it recovers.
+#![allow(clippy::disallowed_methods, unreachable_pub, dead_code)]
+
+mod stage;
+
+use signalbox_facts::{Committed, Fact, FactBody, SessionRow};
+use signalbox_protocol::ops::Op;
+use signalbox_store::FailPoint;
+use stage::{Stage, story};
+
+#[tokio::test]
+async fn a_prompt_that_cannot_be_stored_is_declined_and_leaves_no_trace() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    stage.fail.fail(FailPoint::InSavepoint, 0, 2);
+    let refused = session.submit(Op::TurnInput(session.input("say no"))).await.unwrap_err();
+    assert_eq!((refused.reason(), refused.retryable()), ("storage_failed", true));
+    session.prompts("say yes").await;
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains("1 running") && !seen.contains("say no"), "{seen}");
+}
+
+#[tokio::test]
+async fn an_approval_that_cannot_be_stored_is_cancelled_and_the_turn_goes_on() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("say first\nsleep 300\nrun touch made\nsay last").await;
+    session.hears("first").await;
+    // The tool call before the request passes, the park behind it does not.
+    stage.fail.fail(FailPoint::InSavepoint, 1, 2);
+    let seen = story(&session.until_end().await);
+    assert!(!seen.contains("asks"), "{seen}");
+    assert!(seen.contains("says \"last\""), "{seen}");
+    assert!(!stage.work().join("made").exists());
+}
+
+#[tokio::test]
+async fn a_stalled_session_loses_nothing_of_what_the_agent_says() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 300 20 1").await;
+    session.hears("00000000").await;
+    stage.fail.fail(FailPoint::InSavepoint, 0, 6);
+    session.until_end().await;
+    let facts = stage.store.reader.facts(session.id, 1, u64::MAX >> 1).await.unwrap();
+    let text: String = facts.iter().filter_map(text).collect();
+    let numbers: Vec<_> = text.split_whitespace().map(|word| word.trim_end_matches('.')).collect();
+    let expected: Vec<_> = (0..300).map(|number| format!("{number:08}")).collect();
+    assert_eq!(numbers, expected);
+}
+
+fn text(fact: &Fact) -> Option<&str> {
+    match &fact.body {
+        FactBody::AgentText(text) => Some(&text.text),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn the_stored_row_is_what_its_facts_say() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("title From the agent\nthink hm\nsay Hello\nusage 10 100\nrun true").await;
+    let input = session.is_asked().await;
+    session.answers(&input, Some("allow")).await.unwrap();
+    session.until_end().await;
+    session
+        .submit(Op::Rename { session: session.id.to_string(), title: "Mine".into(), request_id: None })
+        .await
+        .unwrap();
+    session.until(|one| matches!(one, Committed::Fact(fact) if fact.body.kind() == "title_changed")).await;
+    let stored = stage.store.reader.session(session.id).await.unwrap().unwrap();
+    let facts = stage.store.reader.facts(session.id, 1, stored.last_seq).await.unwrap();
+    let mut row = SessionRow::created(&facts[0]).unwrap();
+    for fact in &facts[1..] {
+        row.apply(fact);
+    }
+    assert_eq!(row, stored);
+    assert_eq!(stored.title, "Mine");
+}
