@@ -88,7 +88,7 @@ impl Conversation {
             Decoded::Usage(usage) => {
                 // After a cancel some agents report an empty window; good numbers are not overwritten by it.
                 if let Some(window) = decode::context_window(&usage)
-                    && (window.used_tokens > 0 || self.last_window_used == 0)
+                    && (window.used_tokens > 0 || (self.last_window_used == 0 && !self.is_cancelling()))
                 {
                     self.last_window_used = window.used_tokens;
                     self.tell(Update::ContextWindow(window), 0);
