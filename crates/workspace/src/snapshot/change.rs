@@ -91,13 +91,10 @@ impl Snapshot {
             if Instant::now() >= deadline {
                 return true;
             }
-            partial |= change.old.as_ref().is_some_and(|(_, side)| match side.content {
-                Content::Guess(_) => true,
-                // A file beyond the size limit is shown like a binary one, and nothing is missing from that.
-                Content::Unknown => side.size <= self.limits.max_file_bytes,
-                _ => false,
-            });
-            source.render(change, output);
+            if output.is_full() {
+                return partial;
+            }
+            partial |= !source.render(change, output);
         }
         partial
     }

@@ -54,19 +54,15 @@ fn compile(dir: &Path, file: &Path, ignore_case: bool) -> Option<Gitignore> {
 pub(crate) struct Rules<'a> {
     base: &'a BaseRules,
     parent: Option<&'a Self>,
-    dir: PathBuf,
+    dir: &'a Path,
     /// Whether the directory has an ignore file of its own.
     has_own: bool,
     own: OnceCell<Option<Gitignore>>,
 }
 
 impl<'a> Rules<'a> {
-    pub(crate) fn new(base: &'a BaseRules, parent: Option<&'a Self>, dir: &Path, has_own: bool) -> Self {
-        Self { base, parent, dir: dir.to_owned(), has_own, own: OnceCell::new() }
-    }
-
-    pub(crate) fn base(&self) -> &'a BaseRules {
-        self.base
+    pub(crate) fn new(base: &'a BaseRules, parent: Option<&'a Self>, dir: &'a Path, has_own: bool) -> Self {
+        Self { base, parent, dir, has_own, own: OnceCell::new() }
     }
 
     /// Whether git would ignore `path`, an absolute path right inside this directory.
@@ -76,7 +72,7 @@ impl<'a> Rules<'a> {
             if here.has_own {
                 let own = here
                     .own
-                    .get_or_init(|| compile(&here.dir, &here.dir.join(".gitignore"), here.base.ignore_case));
+                    .get_or_init(|| compile(here.dir, &here.dir.join(".gitignore"), here.base.ignore_case));
                 match own.as_ref().map_or(Match::None, |own| own.matched(path, is_dir)) {
                     Match::Ignore(_) => return true,
                     Match::Whitelist(_) => return false,

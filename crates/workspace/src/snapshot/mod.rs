@@ -12,6 +12,7 @@ mod renames;
 mod render;
 mod scan;
 mod stamp;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -110,7 +111,7 @@ impl Snapshot {
     /// The first root is the session's cwd: paths in the diff are relative to the root of its checkout.
     ///
     /// `None` if no root lies in a checkout (nor in one that can be read): the diff must then come from what tools
-    /// report. What `deadline` or the limits leave out makes the snapshot partial; it is late by one file at most.
+    /// report. What `deadline` or the limits leave out makes the snapshot partial; it is late by one index or one file.
     /// `cache` is the caller's memory of files hashed before and makes the next call cheap.
     pub fn take(
         roots: &[PathBuf],
@@ -123,7 +124,7 @@ impl Snapshot {
             .map_err(|source| SnapshotError::Store { path: store.to_owned(), source })?;
         let mut snapshot =
             Self { checkouts: Vec::new(), outside: Vec::new(), store, limits, taken_at: SystemTime::now() };
-        let mut places: Vec<(PathBuf, Vec<u8>, Vec<RelPath>)> = Vec::new();
+        let mut places: Vec<Place> = Vec::new();
         for root in roots {
             match locate(root) {
                 Some((workdir, rel)) => match places.iter_mut().find(|place| place.0 == workdir) {
@@ -141,6 +142,10 @@ impl Snapshot {
         let mut next = 0;
         while next < places.len() {
             let Some((workdir, prefix, first)) = places.get(next).cloned() else { break };
+            if next > 0 && Instant::now() >= deadline {
+                snapshot.leave_out(roots, places.get(next..).unwrap_or_default());
+                break;
+            }
             next += 1;
             match snapshot.record(&workdir, prefix.clone(), first, deadline, cache) {
                 Ok(nested) => {
@@ -217,6 +222,20 @@ impl Snapshot {
         TurnDiff { diff, truncated, partial }
     }
 
+    /// Gives up on checkouts for which no time is left.
+    fn leave_out(&mut self, roots: &[PathBuf], places: &[Place]) {
+        for (workdir, _, first) in places {
+            if first.is_empty() {
+                // Inside another one, whose diff then lacks what happens there.
+                self.checkouts
+                    .iter_mut()
+                    .for_each(|checkout| checkout.complete &= !workdir.starts_with(&checkout.workdir));
+            } else {
+                self.outside.extend(roots.iter().filter(|root| root.starts_with(workdir)).cloned());
+            }
+        }
+    }
+
     fn mark_incomplete(&mut self, workdir: &Path) {
         if let Some(checkout) = self.checkouts.iter_mut().find(|checkout| checkout.workdir == workdir) {
             checkout.complete = false;
@@ -241,18 +260,17 @@ impl Snapshot {
             deadline,
         };
         let looked_at = SystemTime::now();
-        let listing = scan::scan(&repo, &request)?;
-        let mut entries = BTreeMap::new();
+        let mut listing = scan::scan(&repo, &request)?;
+        let mut entries = Vec::with_capacity(listing.rows.len());
         let mut pending: Vec<(RelPath, Option<Oid>)> = Vec::new();
         let mut jobs = Vec::new();
-        for (path, row) in &listing.rows {
-            let absolute = || request.absolute(path);
-            let (entry, job) = self.entry(&listing, row, absolute, looked_at, cache);
+        for (path, row) in std::mem::take(&mut listing.rows) {
+            let absolute = || request.absolute(&path);
+            let (entry, job) = self.entry(&listing, &row, absolute, looked_at, cache);
             if let Some(entry) = entry {
-                entries.insert(path.clone(), entry);
-            }
-            if let Some(job) = job {
-                pending.push((path.clone(), job.indexed));
+                entries.push((path, entry));
+            } else if let Some(job) = job {
+                pending.push((path, job.indexed));
                 jobs.push(job);
             }
         }
@@ -277,8 +295,9 @@ impl Snapshot {
                     content: indexed.map_or(Content::Unknown, Content::Guess),
                 },
             };
-            entries.insert(path, entry);
+            entries.push((path, entry));
         }
+        let entries = BTreeMap::from_iter(entries);
         let head = repo.head().ok().and_then(|head| head.target());
         let Listing { nested, complete, .. } = listing;
         self.checkouts.push(Checkout { workdir: workdir.to_owned(), prefix, head, first, entries, complete });
@@ -321,6 +340,9 @@ impl Snapshot {
         }
     }
 }
+
+/// A checkout to record: its root, the prefix of its paths, the roots inside it (none for one inside another).
+type Place = (PathBuf, Vec<u8>, Vec<RelPath>);
 
 /// Why a checkout is not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -368,12 +390,7 @@ fn absolute_prefix(workdir: &Path) -> Vec<u8> {
 }
 
 /// Where a checkout inside a checkout is recorded, unless it is already, or is no checkout at all.
-fn nested_place(
-    outer: &Path,
-    prefix: &[u8],
-    inside: &Path,
-    places: &[(PathBuf, Vec<u8>, Vec<RelPath>)],
-) -> Option<(PathBuf, Vec<u8>, Vec<RelPath>)> {
+fn nested_place(outer: &Path, prefix: &[u8], inside: &Path, places: &[Place]) -> Option<Place> {
     let workdir = inside.canonicalize().ok()?;
     if places.iter().any(|place| place.0 == workdir) || repo::open_exactly(&workdir).ok()?.workdir().is_none()
     {

@@ -10,6 +10,7 @@ use super::blobs::BlobStore;
 use super::change::{Change, Side};
 use super::content::{self, Content};
 use super::renames::Lines;
+use super::scan::RelPath;
 use super::stamp::{FileTime, Mode, Stamp};
 
 /// A diff that grows up to a bound.
@@ -28,6 +29,11 @@ impl Output {
     /// The diff, and whether something was left out.
     pub(super) fn finish(self) -> (String, bool) {
         (self.text, self.truncated)
+    }
+
+    /// Whether hardly another header would fit: time to stop looking for more.
+    pub(super) fn is_full(&self) -> bool {
+        self.truncated && !self.fits(256)
     }
 
     fn fits(&self, bytes: usize) -> bool {
@@ -83,8 +89,8 @@ impl Source<'_> {
         }
     }
 
-    /// Adds one change to the diff, unless its sides turn out to be equal after all.
-    pub(super) fn render(&self, change: &Change, output: &mut Output) {
+    /// Adds one change to the diff, unless its sides turn out to be equal after all. Whether it is exact.
+    pub(super) fn render(&self, change: &Change, output: &mut Output) -> bool {
         let mut old = change.old.as_ref().map(|(_, side)| self.load_old(side));
         let mut new = change.new.as_ref().map(|(path, side)| self.load_new(path, side));
         let path = change.new.as_ref().or(change.old.as_ref()).map_or(&[][..], |(path, _)| path);
@@ -100,11 +106,13 @@ impl Source<'_> {
                 match self.reconcile(path, old, new) {
                     Reconciled::Text => {}
                     Reconciled::Lfs => binary = true,
-                    Reconciled::Equal if old.mode == new.mode && !is_rename(change) => return,
+                    Reconciled::Equal if old.mode == new.mode && !is_rename(change) => return true,
                     Reconciled::Equal => new.bytes.clone_from(&old.bytes),
                 }
             }
         }
+        let exact = self.is_exact(change.old.as_ref(), old.as_ref())
+            && self.is_exact(change.new.as_ref(), new.as_ref());
         let old_path = change.old.as_ref().map(|(path, _)| self.shown(path));
         let new_path = change.new.as_ref().map(|(path, _)| self.shown(path));
         match (&old, &new) {
@@ -113,15 +121,20 @@ impl Source<'_> {
                 write_file(output, old_path.as_deref(), Some(before), None, None, binary);
                 write_file(output, None, None, new_path.as_deref(), Some(after), binary);
             }
-            _ => write_file(
-                output,
-                old_path.as_deref(),
-                old.as_ref(),
-                new_path.as_deref(),
-                new.as_ref(),
-                binary,
-            ),
+            _ => {
+                let (old_path, new_path) = (old_path.as_deref(), new_path.as_deref());
+                write_file(output, old_path, old.as_ref(), new_path, new.as_ref(), binary);
+            }
         }
+        exact
+    }
+
+    /// Whether a side is shown as it is. From a file beyond the size limit nothing is missing: it is shown like a
+    /// binary one.
+    fn is_exact(&self, side: Option<&(RelPath, Side)>, loaded: Option<&Loaded>) -> bool {
+        let Some((_, side)) = side else { return true };
+        let missing = loaded.is_some_and(|loaded| loaded.bytes.is_none()) && side.size <= self.max_file_bytes;
+        !missing && !matches!(side.content, Content::Guess(_))
     }
 
     fn load_old(&self, side: &Side) -> Loaded {

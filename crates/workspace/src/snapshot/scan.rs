@@ -1,24 +1,20 @@
 //! What is in a checkout right now: the index, an `lstat` of every tracked file, and a walk for the untracked ones.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
 use std::fs;
-use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use git2::{Oid, Repository};
 
-use super::ignored::{BaseRules, Rules};
+use super::ignored::BaseRules;
 use super::stamp::{FileTime, Mode, Stamp};
+use super::walk::Walk;
 
 /// A path inside a checkout, `/` between its parts, as the index has it.
 pub(crate) type RelPath = Box<[u8]>;
-
-/// Directories nested deeper than this are not walked.
-const MAX_DEPTH: usize = 128;
 
 /// What was found out about a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +45,13 @@ pub(crate) struct Row {
     pub(crate) tracked: Option<Tracked>,
 }
 
+impl Row {
+    /// Whether the index has a repository inside the repository there.
+    pub(crate) fn is_gitlink(&self) -> bool {
+        self.tracked.is_some_and(|tracked| tracked.mode == Mode::Gitlink)
+    }
+}
+
 /// A checkout as it is.
 #[derive(Debug)]
 pub(crate) struct Listing {
@@ -75,7 +78,7 @@ pub(crate) struct ScanRequest<'a> {
 }
 
 impl ScanRequest<'_> {
-    fn is_late(&self) -> bool {
+    pub(crate) fn is_late(&self) -> bool {
         Instant::now() >= self.deadline
     }
 
@@ -96,14 +99,9 @@ pub(crate) fn scan(repo: &Repository, request: &ScanRequest<'_>) -> Result<Listi
         }
         listing.rows.entry((*path).clone()).or_insert(Row { seen: Seen::NotLooked, tracked: None });
     }
-    look(&mut listing, request);
     let base = BaseRules::of(repo, request.workdir);
-    let mut walk = Walk { request, base: &base, listing: &mut listing, done: Vec::new() };
-    for dir in request.first {
-        walk.below(dir);
-        walk.done.push(dir.clone());
-    }
-    walk.below(b"");
+    Walk::new(request, &base, &mut listing).everywhere();
+    look_at_the_rest(&mut listing, request);
     if !flag("core.filemode") {
         forget_exec_bits(&mut listing);
     }
@@ -116,7 +114,7 @@ fn read_index(repo: &Repository, max_files: usize, trust_ctime: bool) -> Result<
         .path()
         .and_then(|path| fs::metadata(path).ok())
         .map_or(FileTime { secs: 0, nanos: 0 }, |metadata| FileTime::mtime(&metadata));
-    let mut rows = BTreeMap::new();
+    let mut rows = Vec::with_capacity(index.len());
     let mut complete = true;
     for entry in index.iter() {
         if rows.len() >= max_files {
@@ -134,45 +132,33 @@ fn read_index(repo: &Repository, max_files: usize, trust_ctime: bool) -> Result<
             ino: entry.ino,
             merged: (entry.flags >> 12) & 0b11 == 0,
         };
-        rows.insert(entry.path.into_boxed_slice(), Row { seen: Seen::NotLooked, tracked: Some(tracked) });
+        rows.push((entry.path.into_boxed_slice(), Row { seen: Seen::NotLooked, tracked: Some(tracked) }));
     }
+    // Built at once from what is sorted already.
+    let rows = BTreeMap::from_iter(rows);
     Ok(Listing { rows, nested: Vec::new(), complete, index_mtime, trust_ctime })
 }
 
-/// `lstat`s all paths known so far, the important ones first.
-fn look(listing: &mut Listing, request: &ScanRequest<'_>) {
-    let important = |path: &[u8]| request.first.iter().any(|dir| is_below(path, dir));
-    let everything = request.first.iter().any(|dir| dir.is_empty()) || request.first.is_empty();
-    let passes: &[bool] = if everything { &[false] } else { &[true, false] };
-    let mut looked = 0_usize;
-    let mut path_buf = PathBuf::new();
-    for &only_important in passes {
-        for (path, row) in &mut listing.rows {
-            if row.seen != Seen::NotLooked || (only_important && !important(path)) {
-                continue;
-            }
-            looked += 1;
-            if looked.is_multiple_of(64) && request.is_late() {
-                listing.complete = false;
-                return;
-            }
-            path_buf.clear();
-            path_buf.push(request.workdir);
-            path_buf.push(OsStr::from_bytes(path));
-            row.seen = match fs::symlink_metadata(&path_buf) {
-                Ok(metadata) if metadata.is_dir() => match row.tracked {
-                    Some(Tracked { mode: Mode::Gitlink, .. }) => gitlink(&path_buf, &mut listing.nested),
-                    _ => Seen::Absent,
-                },
-                Ok(metadata) => Stamp::of(&metadata).map_or(Seen::Absent, Seen::Present),
-                Err(_) => Seen::Absent,
-            };
+/// `lstat`s what the walk did not come across: tracked files that are gone, or lie in ignored directories.
+fn look_at_the_rest(listing: &mut Listing, request: &ScanRequest<'_>) {
+    let Listing { rows, nested, complete, .. } = listing;
+    let rest = rows.iter_mut().filter(|(_, row)| row.seen == Seen::NotLooked);
+    for (count, (path, row)) in rest.enumerate() {
+        if count % 64 == 0 && request.is_late() {
+            *complete = false;
+            return;
         }
+        let path = request.absolute(path);
+        row.seen = match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_dir() && row.is_gitlink() => gitlink(&path, nested),
+            Ok(metadata) => Stamp::of(&metadata).map_or(Seen::Absent, Seen::Present),
+            Err(_) => Seen::Absent,
+        };
     }
 }
 
 /// A submodule that is there; one that is not checked out counts as absent.
-fn gitlink(path: &Path, nested: &mut Vec<PathBuf>) -> Seen {
+pub(crate) fn gitlink(path: &Path, nested: &mut Vec<PathBuf>) -> Seen {
     if fs::symlink_metadata(path.join(".git")).is_err() {
         return Seen::Absent;
     }
@@ -180,11 +166,6 @@ fn gitlink(path: &Path, nested: &mut Vec<PathBuf>) -> Seen {
     // The times of a directory say nothing about the commit checked out in it: that is always looked up.
     let unknown = FileTime { secs: 0, nanos: 0 };
     Seen::Present(Stamp { mode: Mode::Gitlink, size: 0, mtime: unknown, ctime: unknown, ino: 0 })
-}
-
-/// Whether `path` is `dir` or lies below it.
-pub(crate) fn is_below(path: &[u8], dir: &[u8]) -> bool {
-    dir.is_empty() || (path.starts_with(dir) && path.get(dir.len()).is_none_or(|&next| next == b'/'))
 }
 
 /// Where the file system keeps no executable bit, the index decides.
@@ -228,131 +209,3 @@ impl Listing {
 }
 
 const EMPTY_BLOB: &str = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391";
-
-/// The search for untracked files.
-struct Walk<'a> {
-    request: &'a ScanRequest<'a>,
-    base: &'a BaseRules,
-    listing: &'a mut Listing,
-    /// Directories that need not be walked again.
-    done: Vec<RelPath>,
-}
-
-impl Walk<'_> {
-    /// Walks `dir` with the rules of all directories above it; does nothing if it is ignored itself.
-    fn below(&mut self, dir: &[u8]) {
-        let parts: Vec<&[u8]> = dir.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
-        let root = self.request.workdir.to_owned();
-        let root_rules = Rules::new(self.base, None, &root, has_ignore_file(&root));
-        self.descend(&root_rules, root.clone(), Vec::new(), &parts);
-    }
-
-    fn descend(&mut self, rules: &Rules<'_>, here: PathBuf, rel: Vec<u8>, parts: &[&[u8]]) {
-        let Some((part, rest)) = parts.split_first() else {
-            self.walk(rules, &here, &rel, 0);
-            return;
-        };
-        let below = here.join(OsStr::from_bytes(part));
-        if rules.ignores(&below, true) {
-            return;
-        }
-        let own = Rules::new(rules.base(), Some(rules), &below, has_ignore_file(&below));
-        self.descend(&own, below.clone(), joined(&rel, part), rest);
-    }
-
-    fn walk(&mut self, rules: &Rules<'_>, here: &Path, rel: &[u8], depth: usize) {
-        if self.request.is_late() || depth > MAX_DEPTH || self.listing.rows.len() >= self.request.max_files {
-            self.listing.complete = false;
-            return;
-        }
-        let Ok(entries) = fs::read_dir(here) else {
-            // Gone meanwhile, or not for us to see; git shows nothing of it either.
-            return;
-        };
-        let (mut dirs, mut files, mut links) = (Vec::new(), Vec::new(), Vec::new());
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Ok(kind) = entry.file_type() else { continue };
-            if name.as_bytes() == b".git" {
-                if !rel.is_empty() {
-                    // Another repository's checkout.
-                    self.listing.nested.push(here.to_owned());
-                    return;
-                }
-            } else if kind.is_dir() {
-                dirs.push(name);
-            } else if kind.is_symlink() {
-                links.push(name);
-            } else if kind.is_file() {
-                files.push(name);
-            }
-        }
-        for name in &links {
-            self.forget_beyond(&joined(rel, name.as_bytes()));
-        }
-        for name in files.into_iter().chain(links) {
-            let path = joined(rel, name.as_bytes());
-            if self.listing.rows.contains_key(path.as_slice()) {
-                continue;
-            }
-            let absolute = here.join(&name);
-            if rules.ignores(&absolute, false) {
-                continue;
-            }
-            if self.listing.rows.len() >= self.request.max_files {
-                self.listing.complete = false;
-                return;
-            }
-            let Some(stamp) = fs::symlink_metadata(&absolute).ok().and_then(|metadata| Stamp::of(&metadata))
-            else {
-                continue;
-            };
-            if let Entry::Vacant(vacant) = self.listing.rows.entry(path.into_boxed_slice()) {
-                vacant.insert(Row { seen: Seen::Present(stamp), tracked: None });
-            }
-        }
-        for name in dirs {
-            let path = joined(rel, name.as_bytes());
-            if self.done.iter().any(|done| **done == *path) {
-                continue;
-            }
-            let absolute = here.join(&name);
-            let submodule = matches!(
-                self.listing.rows.get(path.as_slice()),
-                Some(Row { tracked: Some(Tracked { mode: Mode::Gitlink, .. }), .. })
-            );
-            if submodule || rules.ignores(&absolute, true) {
-                continue;
-            }
-            let own = Rules::new(rules.base(), Some(rules), &absolute, has_ignore_file(&absolute));
-            self.walk(&own, &absolute, &path, depth + 1);
-        }
-    }
-}
-
-impl Walk<'_> {
-    /// What `lstat` found through a symbolic link in place of a directory is not part of the checkout.
-    fn forget_beyond(&mut self, link: &[u8]) {
-        let below = joined(link, b"");
-        let rows =
-            self.listing.rows.range_mut::<[u8], _>((Bound::Included(below.as_slice()), Bound::Unbounded));
-        for (_, row) in rows.take_while(|(path, _)| path.starts_with(&below)) {
-            row.seen = Seen::Absent;
-        }
-    }
-}
-
-/// A symbolic link is not followed: git reads no ignore rules through one.
-fn has_ignore_file(dir: &Path) -> bool {
-    fs::symlink_metadata(dir.join(".gitignore")).is_ok_and(|metadata| metadata.is_file())
-}
-
-fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
-    path.extend_from_slice(dir);
-    if !dir.is_empty() {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    path
-}

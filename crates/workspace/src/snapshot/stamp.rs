@@ -97,6 +97,23 @@ impl Stamp {
         })
     }
 
+    /// The same from `fstatat`.
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        trivial_numeric_casts,
+        reason = "the types of the fields differ from system to system"
+    )]
+    pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Option<Self> {
+        Some(Self {
+            mode: Mode::from_git(stat.st_mode as u32)?,
+            size: stat.st_size as u64,
+            mtime: FileTime { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as i64 },
+            ctime: FileTime { secs: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as i64 },
+            ino: stat.st_ino as u64,
+        })
+    }
+
     /// Whether the file could be written again without its stamp changing: clocks of file systems tick coarsely,
     /// so a file changed just before it was looked at cannot be told from one changed just after.
     pub(crate) fn is_racy(&self, looked_at: SystemTime) -> bool {

@@ -199,7 +199,7 @@ fn container(root: &Path, fallback: &Path) -> PathBuf {
     let writable =
         rustix::fs::access(parent, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
     let foreign = match repo::discover(parent) {
-        Ok(repo) => repo.workdir().is_some() || repo.is_bare(),
+        Ok(repo) => repo.workdir().is_some() || parent.starts_with(repo.path()),
         Err(repo::OpenError::NotARepository { .. }) => false,
         Err(_) => true,
     };

@@ -11,6 +11,7 @@ use signalbox_facts::Worktree;
 
 use super::check::{self, Place};
 use super::error::{Step, WorktreeError};
+use super::identity::Identity;
 use super::{CONTAINER, admin_name};
 use crate::repo::{self, OpenError};
 
@@ -73,7 +74,9 @@ pub fn discard(worktree: &Worktree, source: &Path, force: bool) -> Result<Discar
             if !force {
                 refuse_unsaved(worktree, &repo, None)?;
             }
-            (repo, false)
+            // What an earlier discard could not wholly remove lacks its `.git` file, and is the same directory.
+            let ours = is_noted(&repo.commondir().join("worktrees").join(&name), &worktree.path);
+            (repo, ours)
         }
     };
     let admin = repo.commondir().join("worktrees").join(&name);
@@ -113,6 +116,14 @@ fn find_repository(source: &Path) -> Result<Option<Repository>, WorktreeError> {
         Ok(repo) => open_common(&repo).map(Some),
         Err(OpenError::NotARepository { .. }) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the directory is the one whose identity git's record of the worktree has.
+fn is_noted(admin: &Path, checkout: &Path) -> bool {
+    match (Identity::noted(admin), Identity::of(checkout)) {
+        (Some(noted), Ok(found)) => noted.is(&found),
+        _ => false,
     }
 }
 

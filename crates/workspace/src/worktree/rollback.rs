@@ -30,10 +30,12 @@ impl Made {
     /// Removes all of it, in the opposite order; returns what could not be removed.
     pub(super) fn take_back(self, repo: &Repository) -> Vec<Leftover> {
         let mut left = Vec::new();
+        // Judged while the checkout is still there to be compared with.
+        let record = self.admin.as_ref().filter(|admin| self.is_our_record(admin));
         if let Some(checkout) = &self.checkout {
             self.remove_checkout(checkout, &mut left);
         }
-        if let Some(admin) = &self.admin {
+        if let Some(admin) = record {
             note(&mut left, admin, absent_is_fine(fs::remove_dir_all(admin)));
         }
         if let Some((name, commit)) = &self.branch {
@@ -60,6 +62,15 @@ impl Made {
                 what: checkout.display().to_string(),
                 why: "it is not what was made".to_owned(),
             });
+        }
+    }
+
+    /// A record that names our checkout, or broke off before it named any.
+    fn is_our_record(&self, admin: &Path) -> bool {
+        match (fs::read_to_string(admin.join("gitdir")), &self.checkout) {
+            (Ok(text), Some(checkout)) => same(Path::new(text.trim_end()), &checkout.join(".git")),
+            (Ok(_), None) => false,
+            (Err(error), _) => error.kind() == io::ErrorKind::NotFound,
         }
     }
 
