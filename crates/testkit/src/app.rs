@@ -1,0 +1,292 @@
+//! The program under test: its home, a working folder with a git repository, its process, and the doors to it.
+
+use std::array;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::PATIENCE;
+use crate::client::Client;
+use crate::process::Process;
+use crate::wire::Wire;
+
+/// How the server listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Stdio,
+    Unix,
+}
+
+/// The real binary in a home of its own. Dropped, it is killed, and its folders go.
+#[derive(Debug)]
+pub struct App {
+    binary: PathBuf,
+    door: Door,
+    root: TempDir,
+    arguments: Vec<String>,
+    env: Vec<(String, String)>,
+    process: Option<Process>,
+    clients: usize,
+}
+
+impl App {
+    /// Sets up home and working folder; give `env!("CARGO_BIN_EXE_signalbox")`. The server is started by the first
+    /// client, or by [`App::start`].
+    #[must_use]
+    pub fn new(binary: &str) -> Self {
+        let root = tempfile::Builder::new().prefix("signalbox-test-").tempdir().unwrap();
+        for folder in ["home", "work"] {
+            std::fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        let mut app = Self {
+            binary: binary.into(),
+            door: Door::Stdio,
+            root,
+            arguments: Vec::new(),
+            env: Vec::new(),
+            process: None,
+            clients: 0,
+        };
+        app.make_repository();
+        app
+    }
+
+    /// Listen on stdio: one client.
+    #[must_use]
+    pub fn over_stdio(mut self) -> Self {
+        self.door = Door::Stdio;
+        self
+    }
+
+    /// Listen on a unix socket: as many clients as one likes.
+    #[must_use]
+    pub fn over_unix(mut self) -> Self {
+        self.door = Door::Unix;
+        self
+    }
+
+    /// Writes the home's `config.toml`.
+    #[must_use]
+    pub fn config(self, toml: &str) -> Self {
+        std::fs::write(self.home().join("config.toml"), toml).unwrap();
+        self
+    }
+
+    /// Gives the program another argument.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Sets a variable in the program's environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// A configuration with the rehearsal agent as a provider of each name, started badly or well with its own
+    /// environment: `(name, SIGNALBOX_REHEARSAL_START)`.
+    #[must_use]
+    pub fn bad_agents(self, agents: &[(&str, &str)]) -> Self {
+        let binary = self.binary.display().to_string();
+        let toml: String = agents
+            .iter()
+            .map(|(name, start)| {
+                format!(
+                    "[providers.{name}]\ncommand = {binary:?}\nargs = [\"rehearsal\"]\n\
+                     env = {{ SIGNALBOX_REHEARSAL_START = {start:?} }}\n"
+                )
+            })
+            .collect();
+        self.config(&toml)
+    }
+
+    /// The server's home.
+    #[must_use]
+    pub fn home(&self) -> PathBuf {
+        self.root.path().join("home")
+    }
+
+    /// The folder in which agents work; a git repository with one commit.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.root.path().join("work")
+    }
+
+    /// Text of a file in the working folder.
+    #[must_use]
+    pub fn file(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.work().join(name)).ok()
+    }
+
+    /// Waits until a file in the working folder holds a whole line, and gives the line.
+    ///
+    /// # Panics
+    /// If it does not come.
+    #[must_use]
+    pub fn line_of(&self, name: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some((line, _)) = self.file(name).as_deref().and_then(|text| text.split_once('\n')) {
+                return line.to_owned();
+            }
+            assert!(Instant::now() < deadline, "{name} is not written");
+            // Nobody tells when a file is written.
+            thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.root.path().join("test.sock")
+    }
+
+    /// The server's process.
+    ///
+    /// # Panics
+    /// If it was not started.
+    pub fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the server was started")
+    }
+
+    /// Starts the server, if it does not run.
+    pub fn start(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        let listen = match self.door {
+            Door::Stdio => "stdio://".to_owned(),
+            Door::Unix => format!("unix://{}", self.socket().display()),
+        };
+        let mut arguments: Vec<String> =
+            ["app-server", "--standalone", "--listen", &listen].map(str::to_owned).to_vec();
+        arguments.extend(self.arguments.iter().cloned());
+        let mut env = vec![
+            ("HOME".to_owned(), self.root.path().display().to_string()),
+            ("SIGNALBOX_HOME".to_owned(), self.home().display().to_string()),
+        ];
+        env.extend(self.env.iter().cloned());
+        self.process = Some(Process::start(&self.binary, &arguments, &self.work(), &env));
+    }
+
+    /// Another client, its handshake done.
+    pub fn client(&mut self) -> Client {
+        let mut client = self.stranger();
+        let name = format!("client{}", self.clients);
+        client.initializes_with(&name, json!({}));
+        client
+    }
+
+    /// Several clients, their handshakes done.
+    pub fn clients<const N: usize>(&mut self) -> [Client; N] {
+        array::from_fn(|_| self.client())
+    }
+
+    /// A client that has said nothing yet.
+    ///
+    /// # Panics
+    /// If the server cannot be reached, or is asked for a second client on stdio.
+    pub fn stranger(&mut self) -> Client {
+        self.start();
+        self.clients += 1;
+        let name = format!("client{}", self.clients);
+        let door = self.door;
+        let socket = self.socket();
+        let process = self.process();
+        let stderr = process.stderr().clone();
+        let wire = match door {
+            Door::Stdio => {
+                let (stdin, stdout) = process.take_pipes().expect("on stdio there is one client");
+                Wire::new(stdout, stdin)
+            }
+            Door::Unix => Wire::over_socket(connect(&socket, process)).unwrap(),
+        };
+        Client::new(&name, wire, stderr)
+    }
+
+    /// `kill -9`, and waits until the server is gone.
+    pub fn kill(&mut self) {
+        self.process().kill();
+        self.process = None;
+    }
+
+    /// Starts the server again on the same home.
+    pub fn restart(&mut self) {
+        self.process = None;
+        // A killed server leaves its socket behind, and a new one takes it over.
+        self.start();
+    }
+
+    /// Waits until the server has ended by itself.
+    pub fn ends(&mut self) -> ExitStatus {
+        let status = self.process().ends();
+        self.process = None;
+        status
+    }
+
+    /// A repository with one commit that is the same in every run.
+    #[allow(clippy::disallowed_methods, reason = "sets up what agents work on")]
+    fn make_repository(&mut self) {
+        let work = self.work();
+        std::fs::write(work.join("README.md"), "# A small project\n").unwrap();
+        let date = "2020-01-01T00:00:00Z";
+        for arguments in [
+            &["init", "-q", "-b", "main"][..],
+            &["add", "README.md"],
+            &["commit", "-q", "-m", "The first commit"],
+        ] {
+            let done = Command::new("git")
+                .args(arguments)
+                .current_dir(&work)
+                .env("GIT_CONFIG_GLOBAL", "/dev/null")
+                .env("GIT_CONFIG_SYSTEM", "/dev/null")
+                .envs([("GIT_AUTHOR_NAME", "Ada"), ("GIT_AUTHOR_EMAIL", "ada@example.org")])
+                .envs([("GIT_COMMITTER_NAME", "Ada"), ("GIT_COMMITTER_EMAIL", "ada@example.org")])
+                .envs([("GIT_AUTHOR_DATE", date), ("GIT_COMMITTER_DATE", date)])
+                .output()
+                .unwrap();
+            assert!(done.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+    }
+
+    /// Runs the binary to its end with these arguments, on this home.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "runs the program under test")]
+    pub fn runs(&self, arguments: &[&str]) -> std::process::Output {
+        Command::new(&self.binary)
+            .args(arguments)
+            .current_dir(self.work())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.root.path())
+            .env("SIGNALBOX_HOME", self.home())
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .output()
+            .unwrap()
+    }
+}
+
+/// Connects as soon as the server listens.
+fn connect(socket: &Path, process: &mut Process) -> UnixStream {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return stream,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                let tail = process.stderr().clone();
+                assert!(process.runs(), "the server ended before it listened\n{}", tail.tail());
+                assert!(Instant::now() < deadline, "the server does not listen: {error}\n{}", tail.tail());
+                // Nobody tells when a socket appears.
+                thread::park_timeout(Duration::from_millis(2));
+            }
+            Err(error) => panic!("{}: {error}", socket.display()),
+        }
+    }
+}
