@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use signalbox_facts::{
@@ -12,6 +13,7 @@ use signalbox_facts::{
 };
 use signalbox_protocol::ops::{NewSession, Op};
 use signalbox_store::{Commit, Listed, Store, StoreError};
+use signalbox_workspace::BlobStore;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +25,10 @@ use crate::core::{Core, EngineConfig};
 use crate::items::open_calls;
 use crate::session::{Handle, SessionStream, existing_directory, is_choice};
 use crate::submission::{Accepted, OpError, Origin, Submission};
+
+/// What is kept of file contents from before turns: this much, and not longer unused than this.
+const BLOB_BYTES: u64 = 512 << 20;
+const BLOB_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The core of one server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -51,6 +57,7 @@ impl Engine {
         });
         let engine = Self { core, sessions: Arc::default() };
         engine.end_what_a_stop_left_open().await?;
+        engine.prune_blobs();
         Ok(engine)
     }
 
@@ -126,9 +133,7 @@ impl Engine {
                 | Op::SetPermissionMode { .. }
                 | Op::SetSandbox { .. }
         );
-        if let Err((submission, error)) = handle.submit(submission, control) {
-            answer(submission, Err(error));
-        }
+        handle.submit(Box::new(submission), control);
     }
 
     /// Loads a session, if it is not in memory.
@@ -251,6 +256,17 @@ impl Engine {
         let stored = self.core.store.writer.commit(commit).await;
         stored.map_err(|error| OpError::StorageFailed(error.to_string()))?;
         Ok((row, released))
+    }
+
+    /// No turn runs yet, so what earlier ones recorded may go, save what the next ones are likely to need again.
+    fn prune_blobs(&self) {
+        let Some(folder) = self.core.blobs.clone().filter(|folder| folder.exists()) else { return };
+        self.core.tracker.spawn_blocking(move || {
+            let pruned = BlobStore::open(&folder).and_then(|store| store.prune(BLOB_BYTES, BLOB_AGE));
+            if let Err(error) = pruned {
+                tracing::warn!(folder = %folder.display(), %error, "old contents of files were not removed");
+            }
+        });
     }
 
     /// Sessions found running cannot own an agent any more: their pending inputs expire, their open items are closed,

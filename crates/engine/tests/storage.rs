@@ -1,5 +1,12 @@
 //! Trouble with the store: nothing is shown that is not stored, nobody waits without an answer, and it recovers.
-#![allow(clippy::disallowed_methods, unreachable_pub, dead_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    dead_code
+)]
 
 mod stage;
 

@@ -44,7 +44,7 @@ pub(crate) struct Actor {
     pub(super) batch: Option<Batch>,
     pub(super) settling: Option<Settling>,
     /// Work taken out of the queue by a cancel that it survived.
-    pub(super) kept: VecDeque<Submission>,
+    pub(super) kept: VecDeque<Box<Submission>>,
     /// Environment offered by the connection that last used the session. Never stored, never logged.
     pub(super) env: Option<Arc<BTreeMap<String, String>>>,
     pub(super) next_token: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Actor {
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) control: mpsc::Receiver<Control>,
-    pub(super) work: mpsc::Receiver<Submission>,
+    pub(super) work: mpsc::Receiver<Box<Submission>>,
 }
 
 /// The open turn.
@@ -194,8 +194,8 @@ impl Actor {
         }
     }
 
-    async fn control(&mut self, submission: Submission) {
-        let Submission { op, origin, reply: sender, .. } = submission;
+    async fn control(&mut self, submission: Box<Submission>) {
+        let Submission { op, origin, reply: sender, .. } = *submission;
         if origin.env.is_some() {
             self.env.clone_from(&origin.env);
         }
@@ -234,8 +234,8 @@ impl Actor {
         reply(sender, decision);
     }
 
-    async fn work(&mut self, submission: Submission) {
-        let Submission { op, origin, reply: sender, .. } = submission;
+    async fn work(&mut self, submission: Box<Submission>) {
+        let Submission { op, origin, reply: sender, .. } = *submission;
         if origin.env.is_some() {
             self.env.clone_from(&origin.env);
         }
@@ -440,7 +440,7 @@ enum Step {
     Control(Control),
     Agent(Option<Vec<AgentEvent>>),
     Diff(Done),
-    Work(Submission),
+    Work(Box<Submission>),
     IdleAgent,
 }
 
@@ -452,6 +452,6 @@ async fn next_events(agent: Option<&mut LiveAgent>) -> Option<Vec<AgentEvent>> {
 }
 
 /// Tells a submitter; one that has gone away is no error.
-pub(super) fn reply(sender: oneshot::Sender<Result<Accepted, OpError>>, decision: Result<Accepted, OpError>) {
+pub(crate) fn reply(sender: oneshot::Sender<Result<Accepted, OpError>>, decision: Result<Accepted, OpError>) {
     let _ = sender.send(decision);
 }

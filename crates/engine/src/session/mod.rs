@@ -52,16 +52,25 @@ pub struct Live {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     control: mpsc::Sender<Control>,
-    work: mpsc::Sender<Submission>,
+    work: mpsc::Sender<Box<Submission>>,
 }
 
 /// What is taken before any work and never waits for an agent.
 #[derive(Debug)]
 pub(crate) enum Control {
     /// A cancel, an answer or a policy.
-    Op(Submission),
+    Op(Box<Submission>),
     /// Somebody wants the stream from here on.
     Subscribe(oneshot::Sender<SessionStream>),
+}
+
+impl Control {
+    fn submission(self) -> Option<Box<Submission>> {
+        match self {
+            Self::Op(submission) => Some(submission),
+            Self::Subscribe(_) => None,
+        }
+    }
 }
 
 impl Handle {
@@ -79,26 +88,25 @@ impl Handle {
         Self { control, work }
     }
 
-    /// Hands a submission over; its reply channel gets the decision.
-    ///
-    /// # Errors
-    /// The submission with what hinders it: the queue is full, or the session's task has ended.
-    pub(crate) fn submit(&self, submission: Submission, control: bool) -> Result<(), (Submission, OpError)> {
-        if control {
-            self.control.try_send(Control::Op(submission)).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(Control::Op(submission)) => (submission, OpError::Overloaded),
-                mpsc::error::TrySendError::Closed(Control::Op(submission)) => {
-                    (submission, OpError::ShuttingDown)
+    /// Hands a submission over; its reply channel gets the decision, also that it cannot be taken.
+    pub(crate) fn submit(&self, submission: Box<Submission>, control: bool) {
+        let (refused, error) = if control {
+            match self.control.try_send(Control::Op(submission)) {
+                Ok(()) => return,
+                Err(mpsc::error::TrySendError::Full(message)) => (message.submission(), OpError::Overloaded),
+                Err(mpsc::error::TrySendError::Closed(message)) => {
+                    (message.submission(), OpError::ShuttingDown)
                 }
-                // Only what was sent comes back.
-                mpsc::error::TrySendError::Full(Control::Subscribe(_))
-                | mpsc::error::TrySendError::Closed(Control::Subscribe(_)) => unreachable!("an Op was sent"),
-            })
+            }
         } else {
-            self.work.try_send(submission).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(submission) => (submission, OpError::Overloaded),
-                mpsc::error::TrySendError::Closed(submission) => (submission, OpError::ShuttingDown),
-            })
+            match self.work.try_send(submission) {
+                Ok(()) => return,
+                Err(mpsc::error::TrySendError::Full(refused)) => (Some(refused), OpError::Overloaded),
+                Err(mpsc::error::TrySendError::Closed(refused)) => (Some(refused), OpError::ShuttingDown),
+            }
+        };
+        if let Some(refused) = refused {
+            actor::reply(refused.reply, Err(error));
         }
     }
 

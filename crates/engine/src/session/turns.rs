@@ -302,7 +302,7 @@ impl Actor {
         while let Ok(submission) = self.inbox.work.try_recv() {
             self.kept.push_back(submission);
         }
-        let (dropped, kept): (Vec<Submission>, Vec<Submission>) =
+        let (dropped, kept): (Vec<Box<Submission>>, Vec<Box<Submission>>) =
             self.kept.drain(..).partition(|submission| {
                 matches!(
                     submission.op,

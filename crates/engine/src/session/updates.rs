@@ -54,7 +54,7 @@ impl Actor {
     /// Its turn has ended already if it had a prompt; one that still waits for it goes on with a fresh process, unless
     /// this one never got as far as taking it.
     async fn agent_is_gone(&mut self, failure: signalbox_facts::Failure) {
-        if !self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some()) {
+        if self.turn.as_ref().is_none_or(|turn| turn.waiting.is_none()) {
             return;
         }
         let expected = matches!(failure.reason.as_str(), "agent_stopped" | "agent_timeout");
