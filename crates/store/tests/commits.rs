@@ -1,4 +1,6 @@
 //! What a commit stores, when it is answered, and that one bad session harms no other.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tasks of tests end with their runtime")]
 
 mod common;
 

@@ -1,4 +1,6 @@
 //! Compaction in the database equals `facts::compact`, whatever a turn looks like, and never touches seqs.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tasks of tests end with their runtime")]
 
 mod common;
 

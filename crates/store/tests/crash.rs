@@ -1,4 +1,5 @@
 //! `abort()` at every fail point, in a child process; afterwards everything that was answered is there, and no half of anything.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 #![allow(clippy::disallowed_methods, reason = "the test starts itself as the process that crashes")]
 
 mod common;

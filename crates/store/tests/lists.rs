@@ -1,4 +1,5 @@
 //! Pages of sessions and of turns.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod common;
 

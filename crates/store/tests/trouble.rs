@@ -1,4 +1,5 @@
 //! Files that are not ours, locks, a full disk, damaged rows.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 mod common;
 

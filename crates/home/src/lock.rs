@@ -1,0 +1,137 @@
+//! The lock: one process serves a home. Held by the kernel, so it ends with its holder however that ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::Home;
+
+/// The process that holds a home, as it wrote itself into the lock file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// Since when it holds the lock, Unix milliseconds.
+    pub since_ms: u64,
+    /// What it is: `app-server`, `run`, …
+    pub role: String,
+    /// Its version.
+    pub version: String,
+    /// The unix socket it listens on, or would.
+    pub socket: PathBuf,
+}
+
+/// The lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process holds it.
+    #[error("the home {} is in use {}", home.display(), describe(holder.as_ref()))]
+    Held {
+        /// The home folder.
+        home: PathBuf,
+        /// Who; none if it is just starting or ending.
+        holder: Option<Holder>,
+    },
+    /// The lock file cannot be used.
+    #[error("cannot lock {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn describe(holder: Option<&Holder>) -> String {
+    match holder {
+        Some(holder) => format!("by signalbox {} (process {}, {})", holder.role, holder.pid, holder.version),
+        None => "by another signalbox process".to_owned(),
+    }
+}
+
+/// A held lock; dropping it gives the home free.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock without waiting, and writes who holds it.
+    ///
+    /// # Errors
+    /// If another process holds it, or the file cannot be used.
+    pub fn take(home: &Home, role: &str, version: &str) -> Result<Self, LockError> {
+        let path = home.lock_file();
+        let failed = |source| LockError::File { path: path.clone(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let home = home.folder().to_path_buf();
+                return Err(LockError::Held { home, holder: read(&mut file) });
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let holder = Holder {
+            pid: std::process::id(),
+            since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            role: role.to_owned(),
+            version: version.to_owned(),
+            socket: home.socket().to_path_buf(),
+        };
+        write(&mut file, &holder).map_err(failed)?;
+        Ok(Self { file, path })
+    }
+
+    /// The lock file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The file stays: removing it would let two processes lock two files of one name. Emptied, it names nobody.
+        if let Err(error) = self.file.set_len(0) {
+            tracing::debug!(path = %self.path.display(), %error, "cannot empty the lock file");
+        }
+    }
+}
+
+impl Holder {
+    /// Who wrote itself into the home's lock file last. It may have died since; only [`Lock::take`] knows.
+    #[must_use]
+    pub fn last(home: &Home) -> Option<Self> {
+        File::open(home.lock_file()).ok().and_then(|mut file| read(&mut file))
+    }
+}
+
+fn read(file: &mut File) -> Option<Holder> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(64 * 1024).read_to_string(&mut text).ok()?;
+    toml::from_str(&text).ok()
+}
+
+fn write(file: &mut File, holder: &Holder) -> io::Result<()> {
+    let text = toml::to_string(holder).map_err(io::Error::other)?;
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(text.as_bytes())
+}
