@@ -1,4 +1,5 @@
-//! Measures a cheap request over pipes, as on stdio: `cargo run --release -p signalbox-rpc --example throughput`.
+//! Measures a cheap request over pipes, as on stdio: `cargo run --release -p signalbox-rpc --example throughput`;
+//! with `--threads` the way that works on every kernel.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program for developers")]
 
 use std::error::Error;
@@ -65,7 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ((server_in, mut client_out), (client_in, server_out)) = (pipe()?, pipe()?);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let options = ConnOptions { initialized: true, ..ConnOptions::default() };
-    let served = runtime.spawn(serve(Stdio::over(server_in, server_out), service, options));
+    let stdio = Stdio::over(server_in, server_out);
+    let stdio = if std::env::args().any(|arg| arg == "--threads") { stdio.with_threads() } else { stdio };
+    let served = runtime.spawn(serve(stdio, service, options));
     let mut client_in = BufReader::with_capacity(1 << 20, client_in);
     let mut line = String::new();
     let call = |method: &str, id: usize| {

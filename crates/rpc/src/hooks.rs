@@ -50,7 +50,7 @@ pub trait Hooks: Send + Sync + 'static {
     fn opened(&self, _peer: &Peer) {}
     /// The client answered something that nobody waits for.
     fn stray_response(&self, _peer: &Peer, _response: StrayResponse<'_>) {}
-    /// The outbox has met its hard bound under [`Overflow::Refuse`]; told once until it has drained.
+    /// The outbox has met its hard bound under [`Overflow::Refuse`](crate::Overflow::Refuse); told once until it has drained.
     fn overflowed(&self, _peer: &Peer) {}
     /// The connection has ended; called exactly once, whatever ended it.
     fn closed(&self, _peer: &Peer, _reason: &CloseReason) {}

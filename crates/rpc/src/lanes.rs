@@ -176,7 +176,7 @@ impl Lanes {
             state.running.insert(number, info.clone());
             number
         };
-        let _end = End { lanes: self, number, bytes };
+        let mut end = End { lanes: self, number, bytes, call: Some(&info) };
         let mut extensions = Extensions::new();
         extensions.insert(info.clone());
         let params = params.map(Cow::Owned);
@@ -197,6 +197,7 @@ impl Lanes {
                 }
             }
         }
+        end.call = None;
     }
 
     /// Answers a call whose handler was dropped, if anybody is there to hear it.
@@ -328,10 +329,15 @@ struct End<'a> {
     lanes: &'a Lanes,
     number: u64,
     bytes: usize,
+    /// Set until the call has been answered; if it never is, what it kept is released here.
+    call: Option<&'a CallInfo>,
 }
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
+        if let Some(call) = self.call {
+            call.release();
+        }
         self.lanes.end(self.number, self.bytes);
     }
 }

@@ -75,3 +75,11 @@ impl std::fmt::Debug for ConnOptions {
             .finish_non_exhaustive()
     }
 }
+
+impl ConnOptions {
+    /// The options for stdio, whose client is never cut: at the hard bound lifecycle frames are refused, and whoever
+    /// pushes them must make up for it later (see [`Overflow::Refuse`]).
+    pub fn stdio() -> Self {
+        Self { label: Arc::from("stdio"), overflow: Overflow::Refuse, stall_grace: None, ..Self::default() }
+    }
+}
