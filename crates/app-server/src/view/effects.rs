@@ -1,6 +1,5 @@
 //! What the view tells the world: notifications, server requests, withdrawals; and the sink they are gathered in.
 
-use serde::ser::{Serialize, SerializeStruct, Serializer};
 use signalbox_facts::{InputId, Seq, SessionId, TurnId};
 use signalbox_protocol::app::{
     AgentMessageDeltaNotification, CommandExecutionOutputDeltaNotification, PlanDeltaNotification,
@@ -51,7 +50,7 @@ pub enum Scope {
     Subscribers,
 }
 
-/// More text of an open item. Serializes as the params of its notification, without allocating.
+/// More text of an open item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delta<'f> {
     /// The thread.
@@ -101,7 +100,7 @@ impl<'f> Delta<'f> {
         (self.item, self.kind)
     }
 
-    /// The same as an owned notification.
+    /// The whole notification, for those who do not write frames of deltas themselves.
     #[must_use]
     pub fn to_notification(&self) -> ServerNotification {
         let thread_id = self.thread.to_string();
@@ -121,29 +120,6 @@ impl<'f> Delta<'f> {
                 CommandExecutionOutputDeltaNotification { thread_id, turn_id, item_id, delta }.into()
             }
         }
-    }
-}
-
-impl Serialize for Delta<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let summary = self.kind == DeltaKind::Reasoning;
-        let mut params = serializer.serialize_struct("Delta", if summary { 5 } else { 4 })?;
-        params.serialize_field("threadId", &self.thread)?;
-        params.serialize_field("turnId", &self.turn)?;
-        params.serialize_field("itemId", &WireItemId(self.item))?;
-        if summary {
-            params.serialize_field("summaryIndex", &0)?;
-        }
-        params.serialize_field("delta", self.text)?;
-        params.end()
-    }
-}
-
-struct WireItemId(Seq);
-
-impl Serialize for WireItemId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("i{}", self.0))
     }
 }
 

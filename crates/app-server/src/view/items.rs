@@ -257,7 +257,9 @@ pub(super) fn append_output(body: &mut ItemBody, more: &str, replace: bool, told
         text.push_str(more);
     };
     match body {
-        ItemBody::CommandExecution { aggregated_output, .. } => {
+        ItemBody::CommandExecution { aggregated_output, .. }
+            if aggregated_output.is_some() || !more.is_empty() =>
+        {
             put(aggregated_output.get_or_insert_default());
         }
         ItemBody::McpToolCall { result, .. } => {

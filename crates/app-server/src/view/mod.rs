@@ -359,3 +359,6 @@ impl ThreadView {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,8 +91,12 @@ impl ThreadView {
     #[must_use]
     pub fn server_requests(&self) -> Vec<ServerRequest> {
         let asked = self.session.activity.pending().iter().filter_map(|input| self.surroundings(input));
-        let due =
-            asked.filter(|asked| asked.kind() != ApprovalKind::Tool || self.question == Some(asked.input.id));
+        let due = asked.filter(|asked| {
+            let id = asked.input.id;
+            // Between an activity and the request that it counts already, nobody has been asked yet.
+            self.asked.iter().any(|told| told.id == id)
+                && (asked.kind() != ApprovalKind::Tool || self.question == Some(id))
+        });
         due.map(|asked| asked.server_request()).collect()
     }
 

@@ -251,11 +251,10 @@ impl TurnState {
         if output.replace && had {
             slot.diverged = true;
         }
-        let streams = items::streams_output(&slot.item.body) && !slot.diverged;
-        if streams && (slot.open || self.settled) {
-            out.delta(self.thread, self.id, slot.seq, DeltaKind::CommandOutput, &output.text);
-        } else if !slot.open {
+        if !slot.open {
             self.touched(place, out);
+        } else if items::streams_output(&slot.item.body) && !slot.diverged {
+            out.delta(self.thread, self.id, slot.seq, DeltaKind::CommandOutput, &output.text);
         }
     }
 
