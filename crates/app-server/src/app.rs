@@ -37,12 +37,19 @@ impl AppInfo {
 
 /// The app-server: an engine and those who watch it. Cheap to clone.
 ///
-/// ```ignore
-/// let hubs = Hubs::new(store.reader.clone(), AppInfo::new(home, base_dir));
-/// let config = EngineConfig { on_load: hubs.on_load(), .. };
+/// ```no_run
+/// # use signalbox_app_server::{AppInfo, AppServer, Hubs};
+/// # use signalbox_engine::{Engine, EngineConfig};
+/// # use signalbox_rpc::{ConnOptions, Transport, serve};
+/// # use signalbox_store::Store;
+/// # async fn run(store: Store, config: EngineConfig, transport: impl Transport) -> Result<(), Box<dyn std::error::Error>> {
+/// let hubs = Hubs::new(store.reader.clone(), AppInfo::new("/home/me/.signalbox".into(), "/project".into()));
+/// let config = EngineConfig { on_load: hubs.on_load(), ..config };
 /// let app = AppServer::new(Engine::start(store, config).await?, hubs);
 /// let options = ConnOptions { hooks: app.hooks(), ..ConnOptions::default() };
-/// rpc::serve(transport, app.service()?, options).await;
+/// serve(transport, app.service()?, options).await;
+/// app.shutdown().await;
+/// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
 pub struct AppServer(Arc<App>);
@@ -142,6 +149,7 @@ pub(crate) fn caller_name(ctx: &Ctx<AppServer>) -> String {
 pub(crate) fn origin(ctx: &Ctx<AppServer>) -> signalbox_engine::Origin {
     signalbox_engine::Origin {
         client: Some(caller_name(ctx)),
+        resolver: None,
         env: None,
         traceparent: ctx.trace().map(|trace| trace.traceparent.clone()),
     }
@@ -153,6 +161,12 @@ struct AppHooks(Hubs);
 impl Hooks for AppHooks {
     fn stray_response(&self, peer: &Peer, response: StrayResponse<'_>) {
         approvals::stray(&self.0, peer, response);
+    }
+
+    fn overflowed(&self, peer: &Peer) {
+        // What is refused is lost, and nothing makes up for it yet. Better no connection than one with a hole.
+        tracing::warn!(connection = %peer.id(), "a client reads too slowly; its connection ends");
+        peer.close("the client reads too slowly");
     }
 
     fn closed(&self, peer: &Peer, _reason: &CloseReason) {

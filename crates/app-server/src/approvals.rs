@@ -228,8 +228,11 @@ fn late(id: &str, resolution: &Resolution) -> String {
 /// # Errors
 /// The core did not take it; then nothing has changed.
 pub(crate) async fn submit(hubs: &Hubs, open: &Open, answer: Answer, client: String) -> Result<(), OpError> {
+    submit_as(hubs, open, answer, Origin { client: Some(client), ..Origin::default() }).await
+}
+
+async fn submit_as(hubs: &Hubs, open: &Open, answer: Answer, origin: Origin) -> Result<(), OpError> {
     let engine = hubs.engine().ok_or(OpError::ShuttingDown)?;
-    let origin = Origin { client: Some(client), ..Origin::default() };
     let Answer { op, then_interrupt } = answer;
     engine.submit(op, origin.clone()).await?;
     if then_interrupt {
@@ -263,15 +266,15 @@ pub(crate) async fn reject_if_stuck(hubs: &Hubs, open: &Arc<Open>) {
         return;
     }
     let message = format!("No client could answer {}; approval {} is rejected.", open.method(), open.id);
-    if reject(hubs, open, "unattended").await {
+    if reject(hubs, open, ResolverKind::Unattended, None).await {
         for subscriber in hub.subscribers() {
             hubs.warn(&subscriber, open.session, message.clone());
         }
     }
 }
 
-/// Rejects an approval in nobody's name; false if that was done before, or it was resolved otherwise.
-pub(crate) async fn reject(hubs: &Hubs, open: &Arc<Open>, name: &str) -> bool {
+/// Rejects an approval in no client's name; false if that was done before, or it was resolved otherwise. `why` is shown.
+pub(crate) async fn reject(hubs: &Hubs, open: &Arc<Open>, resolver: ResolverKind, why: Option<&str>) -> bool {
     if std::mem::replace(&mut open.state.lock().rejecting, true) {
         return false;
     }
@@ -283,7 +286,8 @@ pub(crate) async fn reject(hubs: &Hubs, open: &Arc<Open>, name: &str) -> bool {
             return false;
         }
     };
-    match submit(hubs, open, answer, name.to_owned()).await {
+    let origin = Origin { client: why.map(str::to_owned), resolver: Some(resolver), ..Origin::default() };
+    match submit_as(hubs, open, answer, origin).await {
         Ok(()) => true,
         Err(OpError::ApprovalResolved { .. } | OpError::ApprovalNotFound(_)) => false,
         Err(error) => {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use signalbox_facts::SessionId;
-use signalbox_protocol::app::{ClientCapabilities, OpEvents};
+use signalbox_protocol::app::{ClientCapabilities, OpEvents, method};
 use signalbox_rpc::{Frame, Peer, Pushed, Role};
 
 use crate::approvals::Ask;
@@ -118,6 +118,17 @@ impl Connection {
             }
         }
         send(hubs, peer, delivery)
+    }
+
+    /// What waits for a thread's release is in the snapshot that will precede it, so it is not told again. Warnings are
+    /// in no snapshot.
+    pub(crate) fn superseded(&self, session: SessionId) {
+        let mut held = self.held.lock();
+        let Some(thread) = held.get_mut(&session) else { return };
+        thread.waiting.retain(
+            |delivery| matches!(delivery, Delivery::Notify(frame) if frame.method() == method::WARNING),
+        );
+        thread.bytes = thread.waiting.iter().map(Delivery::bytes).sum();
     }
 
     /// A request about this approval that still waits here is forgotten; false if there was none.

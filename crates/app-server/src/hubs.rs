@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use signalbox_engine::{Engine, SessionStream};
@@ -17,6 +18,9 @@ use crate::app::{App, AppInfo};
 use crate::approvals::{self, Approvals};
 use crate::connection::{Connection, Delivery, Subscriber};
 use crate::hub::{self, Hub, frames};
+
+/// How long the tasks of threads may take to end.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// The threads in memory and who listens to them. Cheap to clone.
 ///
@@ -34,6 +38,8 @@ struct Inner {
     next_place: AtomicU64,
     hubs: Mutex<HashMap<SessionId, Arc<Hub>>>,
     connections: Mutex<HashMap<ConnectionId, Subscriber>>,
+    /// How many of them want raw core events.
+    wanting_events: AtomicUsize,
     approvals: Approvals,
     models: Mutex<HashMap<Provider, Vec<Model>>>,
     tasks: TaskTracker,
@@ -61,6 +67,7 @@ impl Hubs {
             next_place: AtomicU64::new(1),
             hubs: Mutex::default(),
             connections: Mutex::default(),
+            wanting_events: AtomicUsize::new(0),
             approvals: Approvals::default(),
             models: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -88,11 +95,22 @@ impl Hubs {
 
     fn unload(&self, hub: &Arc<Hub>) {
         let session = hub.session();
-        let mut hubs = self.0.hubs.lock();
-        // The session may have been loaded again meanwhile, with a hub of its own.
-        if hubs.get(&session).is_some_and(|current| Arc::ptr_eq(current, hub)) {
+        {
+            let mut hubs = self.0.hubs.lock();
+            // The session may have been loaded again meanwhile, with a hub of its own.
+            if !hubs.get(&session).is_some_and(|current| Arc::ptr_eq(current, hub)) {
+                return;
+            }
             hubs.remove(&session);
-            self.0.approvals.forget(session);
+        }
+        let left = self.0.approvals.of_session(session);
+        self.0.approvals.forget(session);
+        for subscriber in hub.subscribers() {
+            // Nobody waits for an answer any more.
+            for open in &left {
+                subscriber.peer.withdraw(&open.id);
+            }
+            subscriber.connection.unfollow(session);
         }
     }
 
@@ -135,19 +153,34 @@ impl Hubs {
         self.0.tasks.spawn(task);
     }
 
-    /// Waits for everything that was spawned. The engine has ended before.
+    /// Waits for everything that was spawned. The engine has ended before, so hubs end, and with them what waits for
+    /// answers.
     pub(crate) async fn finished(&self) {
         self.0.tasks.close();
-        self.0.tasks.wait().await;
+        if tokio::time::timeout(LEAVING, self.0.tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.0.tasks.len(), "some tasks of threads have not ended in time");
+        }
     }
 
     // ---- connections ----
 
     /// The handshake is done: the connection gets what is for all.
     pub(crate) fn connected(&self, peer: &Peer) {
-        self.0.connections.lock().insert(peer.id(), Subscriber::new(peer));
+        let subscriber = Subscriber::new(peer);
+        if subscriber.connection.op_events() != OpEvents::Off {
+            self.0.wanting_events.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.connections.lock().insert(peer.id(), subscriber);
         if peer.is_closed() {
-            self.0.connections.lock().remove(&peer.id());
+            // Its hook may have run before it was in the list.
+            self.forget(peer);
+        }
+    }
+
+    fn forget(&self, peer: &Peer) {
+        let known = self.0.connections.lock().remove(&peer.id());
+        if known.is_some_and(|known| known.connection.op_events() != OpEvents::Off) {
+            self.0.wanting_events.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -165,6 +198,9 @@ impl Hubs {
 
     /// Those that want the raw core events of a thread.
     pub(crate) fn deliver_event(&self, hub: &Hub, delivery: impl FnOnce() -> Option<Delivery>) {
+        if self.0.wanting_events.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let wanting: Vec<Subscriber> = {
             let connections = self.0.connections.lock();
             let wants = |subscriber: &&Subscriber| match subscriber.connection.op_events() {
@@ -186,7 +222,7 @@ impl Hubs {
 
     /// A connection has ended: it follows nothing any more.
     pub(crate) fn disconnected(&self, peer: &Peer) {
-        self.0.connections.lock().remove(&peer.id());
+        self.forget(peer);
         let Some(connection) = peer.state::<Connection>() else { return };
         for session in connection.take_following() {
             if let Some(hub) = self.get(session) {

@@ -40,9 +40,20 @@ pub(crate) struct Hub {
 #[derive(Debug)]
 pub(crate) enum Command {
     /// From now on this connection gets the thread's deliveries.
-    Join { subscriber: Subscriber, with_turn: bool, reply: oneshot::Sender<Result<Joined, Error>> },
+    Join { subscriber: Subscriber, wants: Wants, reply: oneshot::Sender<Result<Joined, Error>> },
     /// The thread as it is now.
     Read { with_turn: bool, reply: oneshot::Sender<Result<Snapshot, Error>> },
+}
+
+/// What a joining connection wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// It has just made the thread: the snapshot holds what it was made with, and nothing is told again.
+    Made,
+    /// The thread without turns, and the latest values behind it.
+    Outline,
+    /// The newest turn too.
+    Turn,
 }
 
 /// The answer to a joining: the thread up to the point of joining. What follows it waits behind the hold.
@@ -106,9 +117,9 @@ impl Hub {
     }
 
     /// Subscribes a connection; from the snapshot's point on its deliveries wait behind the hold.
-    pub(crate) async fn join(&self, subscriber: Subscriber, with_turn: bool) -> Result<Joined, Error> {
+    pub(crate) async fn join(&self, subscriber: Subscriber, wants: Wants) -> Result<Joined, Error> {
         let (reply, joined) = oneshot::channel();
-        self.send(Command::Join { subscriber, with_turn, reply }).await?;
+        self.send(Command::Join { subscriber, wants, reply }).await?;
         joined.await.map_err(|_gone| OpError::ShuttingDown)?
     }
 

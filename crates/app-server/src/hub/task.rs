@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use signalbox_engine::{Delivery as Commit, SessionStream, project};
-use signalbox_facts::{Committed, Fact, FactBody, InputId, Seq, SessionRow, Signal, SignalBody};
+use signalbox_facts::{
+    Committed, Fact, FactBody, InputId, ResolverKind, Seq, SessionRow, Signal, SignalBody,
+};
 use signalbox_protocol::app::{CoreEventNotification, ServerNotification, ServerRequest, method};
 use signalbox_rpc::Frame;
 use signalbox_store::StoreError;
 use tokio::sync::mpsc;
 
 use super::frames::{self, Cursor};
-use super::{Command, Hub, Joined, Snapshot};
+use super::{Command, Hub, Joined, Snapshot, Wants};
 use crate::approvals::{self, Open};
 use crate::connection::{Delivery, Subscriber};
 use crate::errors::Error;
@@ -209,7 +211,7 @@ impl Task {
         if self.hub.never_ask() {
             let hubs = self.hubs.clone();
             self.hubs.spawn(async move {
-                approvals::reject(&hubs, &open, "approvalPolicy never").await;
+                approvals::reject(&hubs, &open, ResolverKind::Policy, Some("approvalPolicy never")).await;
             });
             return;
         }
@@ -264,14 +266,17 @@ impl Task {
             }
             return;
         }
+        if let Command::Join { wants: Wants::Made, .. } = &command {
+            self.catch_up().await;
+        }
         let State::Ready(view, _) = &self.state else { return };
         match command {
             Command::Read { with_turn, reply } => {
                 // Whoever asked may have gone meanwhile.
                 drop(reply.send(Ok(self.snapshot(view, with_turn))));
             }
-            Command::Join { subscriber, with_turn, reply } => {
-                let joined = self.join(view, &subscriber, with_turn);
+            Command::Join { subscriber, wants, reply } => {
+                let joined = self.join(view, &subscriber, wants);
                 if reply.send(Ok(joined)).is_err() {
                     self.hub.leave(&subscriber.peer);
                     subscriber.connection.unfollow(self.hub.session);
@@ -280,9 +285,24 @@ impl Task {
         }
     }
 
-    fn join(&self, view: &ThreadView, subscriber: &Subscriber, with_turn: bool) -> Joined {
+    /// Takes in the session's first commit, which its maker must find in the snapshot.
+    async fn catch_up(&mut self) {
+        while let State::Ready(view, _) = &self.state
+            && view.seq() == 0
+        {
+            match self.commits.recv().await {
+                Some(commit) => self.commit(&commit),
+                None => return,
+            }
+        }
+    }
+
+    fn join(&self, view: &ThreadView, subscriber: &Subscriber, wants: Wants) -> Joined {
         let hold = subscriber.hold(&self.hubs, self.hub.session);
-        let snapshot = self.snapshot(view, with_turn);
+        if wants != Wants::Made {
+            subscriber.connection.superseded(self.hub.session);
+        }
+        let snapshot = self.snapshot(view, wants == Wants::Turn);
         {
             let mut subscribers = self.hub.subscribers.lock();
             subscribers.retain(|known| known.peer.id() != subscriber.peer.id());
@@ -293,7 +313,8 @@ impl Task {
             // Its hook may have run before it was in the list.
             self.hub.leave(&subscriber.peer);
         }
-        for effect in view.joining() {
+        let told = if wants == Wants::Made { Vec::new() } else { view.joining() };
+        for effect in told {
             let delivery = match &effect {
                 Outgoing::ServerRequest(request) if subscriber.can_answer() && !self.hub.never_ask() => {
                     self.open(request.approval_id()).and_then(|open| open.ask()).map(Delivery::Ask)

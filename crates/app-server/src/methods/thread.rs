@@ -14,7 +14,7 @@ use super::turns;
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::connection::{Connection, Subscriber};
 use crate::errors::{self, Error};
-use crate::hub::{Hub, Snapshot};
+use crate::hub::{Hub, Snapshot, Wants};
 use crate::view::{ThreadView, convert};
 
 /// Who calls itself this when it initializes makes threads of the source `cli`: `signalbox run`.
@@ -73,7 +73,7 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
     app.engine().submit_as(op, origin(&ctx), Some(session)).await?;
     let hub = app.hub(session).await?;
     change.apply(&hub);
-    let snapshot = join_or_read(&ctx, &hub, false).await?;
+    let snapshot = join_or_read(&ctx, &hub, Wants::Made).await?;
     warn(&ctx, session, warnings);
     Ok(ThreadStartResult { opened: opened(snapshot, Vec::new()) })
 }
@@ -128,7 +128,8 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
     hold(&ctx, session);
     let hub = app.hub(session).await?;
     let mut warnings = apply_overrides(&ctx, &hub, &params).await?;
-    let mut snapshot = join_or_read(&ctx, &hub, !params.exclude_turns).await?;
+    let wants = if params.exclude_turns { Wants::Outline } else { Wants::Turn };
+    let mut snapshot = join_or_read(&ctx, &hub, wants).await?;
     if let Some(provider) = params.model_provider.filter(|name| *name != snapshot.row.provider.as_str()) {
         warnings.push(format!(
             "A thread keeps its provider: this one stays with {}, not {provider}.",
@@ -258,9 +259,9 @@ fn unsubscribe(
 }
 
 /// Subscribes the caller; one that cannot be sent anything gets the thread as it is.
-async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Hub, with_turn: bool) -> Result<Snapshot, Error> {
-    let Some(peer) = ctx.peer_opt() else { return hub.read(with_turn).await };
-    let joined = hub.join(Subscriber::new(peer), with_turn).await?;
+async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Hub, wants: Wants) -> Result<Snapshot, Error> {
+    let Some(peer) = ctx.peer_opt() else { return hub.read(wants == Wants::Turn).await };
+    let joined = hub.join(Subscriber::new(peer), wants).await?;
     ctx.keep_until_sent(Box::new(joined.hold));
     Ok(joined.snapshot)
 }

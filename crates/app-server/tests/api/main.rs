@@ -1,0 +1,16 @@
+//! The app-server over in-memory connections: a real engine, a real store, a real agent process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests may fail, and spawn what they serve"
+)]
+
+mod approvals;
+mod handshake;
+mod refusals;
+mod stage;
+mod streams;
+mod threads;
+mod turns;

@@ -1,0 +1,235 @@
+//! What the tests share: a server on a temporary store, and clients that remember every frame.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signalbox_app_server::{AppInfo, AppServer, Hubs};
+use signalbox_engine::{
+    Catalog, Engine, EngineConfig, Limits, ProviderEntry, base_environment, wall_clock_ms,
+};
+use signalbox_facts::Provider;
+use signalbox_rpc::{ConnOptions, Connection, MemoryClient, Role, Service, memory};
+use signalbox_store::Store;
+use tempfile::TempDir;
+
+/// No test waits longer than this for anything.
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, what).await.expect("it should have happened by now")
+}
+
+/// A server with its home; the folder goes when the test ends.
+pub(crate) struct Stage {
+    pub(crate) app: AppServer,
+    pub(crate) hubs: Hubs,
+    pub(crate) folder: TempDir,
+    service: Service,
+}
+
+/// Cargo builds examples before tests, beside them.
+fn agent() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples/app-server-agent");
+    assert!(path.exists(), "run `cargo build -p signalbox-app-server --examples` first");
+    path
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        Self::open(tempfile::tempdir().unwrap()).await
+    }
+
+    /// A server on the folder of an earlier one.
+    pub(crate) async fn open(folder: TempDir) -> Self {
+        let project = folder.path().join("project");
+        std::fs::create_dir_all(&project).unwrap();
+        let store = Store::open(&folder.path().join("test.db")).await.unwrap();
+        let hubs = Hubs::new(store.reader.clone(), AppInfo::new(folder.path().to_owned(), project));
+        let missing = vec!["/no/such/agent".to_owned()];
+        let more = vec![
+            ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent().display().to_string()]),
+            ProviderEntry::custom("missing", "Missing", missing),
+        ];
+        let path = std::env::var("PATH").unwrap();
+        let fallback = BTreeMap::from([("PATH".to_owned(), path)]);
+        let config = EngineConfig {
+            catalog: Catalog::new(more, Provider::new("rehearsal"), base_environment(), fallback),
+            limits: Limits::default(),
+            blobs: None,
+            idle_agent: Duration::from_secs(600),
+            on_load: hubs.on_load(),
+            now_ms: wall_clock_ms,
+        };
+        let engine = Engine::start(store, config).await.unwrap();
+        let app = AppServer::new(engine, hubs.clone());
+        let service = app.service().unwrap();
+        Self { app, hubs, folder, service }
+    }
+
+    /// A connection before its handshake.
+    pub(crate) fn connect(&self, role: Role) -> Client {
+        let (server, wire) = memory();
+        let options = ConnOptions { role, hooks: self.app.hooks(), ..ConnOptions::default() };
+        let connection = Connection::new(self.service.clone(), options);
+        tokio::spawn(connection.serve(server));
+        Client { wire, last_id: 0, log: Vec::new(), read: 0 }
+    }
+
+    /// A connection of a client with this name.
+    pub(crate) async fn client(&self, name: &str) -> Client {
+        self.client_with(name, Role::Owner, json!({})).await
+    }
+
+    pub(crate) async fn client_with(&self, name: &str, role: Role, capabilities: Value) -> Client {
+        let mut client = self.connect(role);
+        let info = json!({"name": name, "version": "1"});
+        client.ok("initialize", json!({"clientInfo": info, "capabilities": capabilities})).await;
+        client
+    }
+
+    pub(crate) async fn clients<const N: usize>(&self) -> [Client; N] {
+        let mut clients = Vec::new();
+        for name in ["first", "second", "third"].into_iter().take(N) {
+            clients.push(self.client(name).await);
+        }
+        clients.try_into().ok().unwrap()
+    }
+
+    /// The server leaves, and its folder is handed on.
+    pub(crate) async fn close(self) -> TempDir {
+        within(self.app.shutdown()).await;
+        self.folder
+    }
+}
+
+/// A client that remembers every frame it got.
+pub(crate) struct Client {
+    wire: MemoryClient,
+    last_id: u64,
+    pub(crate) log: Vec<Value>,
+    /// How far [`Client::until`] has looked.
+    read: usize,
+}
+
+impl Client {
+    pub(crate) async fn send(&self, frame: Value) {
+        within(self.wire.send(frame.to_string())).await.unwrap();
+    }
+
+    /// Sends a request without waiting for its answer.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(json!({"id": id, "method": method, "params": params})).await;
+        id
+    }
+
+    async fn receive(&mut self) -> Option<&Value> {
+        let frame = within(self.wire.recv()).await?;
+        self.log.push(serde_json::from_slice(&frame).unwrap());
+        self.log.last()
+    }
+
+    /// The answer to a request.
+    pub(crate) async fn answer(&mut self, id: u64) -> Value {
+        let is_answer = |frame: &&Value| frame["id"] == id && frame.get("method").is_none();
+        if let Some(found) = self.log.iter().find(is_answer) {
+            return found.clone();
+        }
+        loop {
+            let frame = self.receive().await.expect("the connection has ended");
+            if is_answer(&frame) {
+                return frame.clone();
+            }
+        }
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params).await;
+        self.answer(id).await
+    }
+
+    pub(crate) async fn ok(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.call(method, params).await;
+        assert!(answer.get("result").is_some(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Code and reason of a refusal.
+    pub(crate) async fn refused(&mut self, method: &str, params: Value) -> (i64, String) {
+        let error = self.refusal(method, params).await;
+        (error["code"].as_i64().unwrap(), error["data"]["reason"].as_str().unwrap().to_owned())
+    }
+
+    pub(crate) async fn refusal(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.call(method, params).await;
+        assert!(answer["error"]["data"]["retryable"].is_boolean(), "{method}: {answer}");
+        answer["error"].clone()
+    }
+
+    /// The next notification or request of this method after the one that was found last.
+    pub(crate) async fn until(&mut self, method: &str) -> Value {
+        self.until_that(method, |_| true).await
+    }
+
+    pub(crate) async fn until_that(&mut self, method: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            while self.read < self.log.len() {
+                let frame = &self.log[self.read];
+                self.read += 1;
+                if frame["method"] == method && fits(&frame["params"]) {
+                    return frame.clone();
+                }
+            }
+            if self.receive().await.is_none() {
+                panic!("the connection ended before {method}; it got {:#?}", self.log);
+            }
+        }
+    }
+
+    /// Starts a thread and gives its id.
+    pub(crate) async fn thread(&mut self, params: Value) -> String {
+        let started = self.ok("thread/start", params).await;
+        started["thread"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Starts a turn and gives its id.
+    pub(crate) async fn turn(&mut self, thread: &str, text: &str) -> String {
+        let started = self.ok("turn/start", input(thread, text)).await;
+        started["turn"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Answers a server request.
+    pub(crate) async fn respond(&self, request: &Value, result: Value) {
+        self.send(json!({"id": request["id"], "result": result})).await;
+    }
+
+    /// Methods of what was got, in order; answers as `answer`.
+    pub(crate) fn methods(&self) -> Vec<&str> {
+        self.log.iter().map(|frame| frame["method"].as_str().unwrap_or("answer")).collect()
+    }
+
+    /// The place of the first frame that fits.
+    pub(crate) fn place(&self, fits: impl Fn(&Value) -> bool) -> usize {
+        self.log.iter().position(fits).unwrap_or_else(|| panic!("not among {:#?}", self.log))
+    }
+
+    pub(crate) fn count(&self, method: &str) -> usize {
+        self.log.iter().filter(|frame| frame["method"] == method).count()
+    }
+
+    /// Everything that the server has queued by now has been received: asks something and waits for the answer.
+    pub(crate) async fn settle(&mut self) {
+        self.ok("server/health", json!({})).await;
+    }
+}
+
+pub(crate) fn input(thread: &str, text: &str) -> Value {
+    json!({"threadId": thread, "input": [{"type": "text", "text": text}]})
+}
