@@ -1,3 +1,39 @@
 //! The binary `signalbox`: parses the command line and hands over to its subcommands.
 
-fn main() {}
+mod app_server;
+mod args;
+mod connect;
+mod doctor;
+mod logs;
+mod run;
+mod schema;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// What every subcommand answers when it cannot begin: the usage is wrong, or the server does not start.
+pub(crate) const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    // The built-in agent is started once a thread: it must be there in a few milliseconds, with nothing around it.
+    if is_rehearsal() {
+        return signalbox_rehearsal::run();
+    }
+    let Args { global, command } = Args::parse();
+    match command {
+        Command::Run(args) => run::main(&global, args),
+        Command::AppServer(args) => app_server::main(&global, args),
+        Command::Doctor(args) => doctor::main(&global, args),
+        Command::Schema(args) => schema::main(args),
+        Command::Rehearsal => signalbox_rehearsal::run(),
+    }
+}
+
+fn is_rehearsal() -> bool {
+    let mut args = std::env::args_os().skip(1);
+    args.next().is_some_and(|first| first == "rehearsal") && args.next().is_none()
+}

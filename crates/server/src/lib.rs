@@ -1,1 +1,11 @@
-//! Doors: transports in front of the app-server.
+//! Doors in front of the app-server, and the one place that puts a whole server together. No methods, no rules.
+
+mod doors;
+mod providers;
+mod signals;
+mod standalone;
+
+pub use doors::{DoorError, Listen, ListenError, bind};
+pub use providers::{ProvidersError, REHEARSAL, catalog};
+pub use signals::Signals;
+pub use standalone::{Drained, Setup, Standalone, StartError};

@@ -1,12 +1,12 @@
 //! What the schema document says about one method.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::Value;
 
-use super::rewrite::drop_absent_nulls;
+use super::rewrite::{drop_absent_nulls, references, target};
 
 /// Who sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,5 +132,42 @@ pub fn output_schema<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     drop_absent_nulls(&mut schema);
+    schema
+}
+
+/// The root schema of a type that is known only by what makes its schema, as a method table keeps it. As
+/// [`input_schema`] if clients send it, as [`output_schema`] if the server does.
+#[must_use]
+pub fn root_schema(side: Side, make: fn(&mut SchemaGenerator) -> Schema) -> Value {
+    let settings = SchemaSettings::draft2020_12();
+    let settings = match side {
+        Side::Client => settings.for_deserialize(),
+        Side::Server => settings.for_serialize(),
+    };
+    let mut generator = settings.into_generator();
+    let made = make(&mut generator).to_value();
+    let mut definitions = generator.take_definitions(true);
+    // A type with a name is a reference to its definition; at the root it stands itself.
+    let mut schema = match target(&made["$ref"]).map(str::to_owned) {
+        Some(name) => {
+            let mut root = definitions.remove(&name).unwrap_or_default();
+            if let Value::Object(object) = &mut root {
+                object.insert("title".to_owned(), Value::String(name.clone()));
+            }
+            let mut used = BTreeSet::new();
+            definitions.values().chain([&root]).for_each(|schema| references(schema, &mut used));
+            if used.contains(&name) {
+                definitions.insert(name, root.clone());
+            }
+            root
+        }
+        None => made,
+    };
+    if let (Value::Object(object), false) = (&mut schema, definitions.is_empty()) {
+        object.insert("$defs".to_owned(), Value::Object(definitions));
+    }
+    if side == Side::Server {
+        drop_absent_nulls(&mut schema);
+    }
     schema
 }

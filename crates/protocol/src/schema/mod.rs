@@ -7,5 +7,5 @@ mod normalise;
 mod rewrite;
 
 pub use bundle::{Bundle, BundleError, DOCUMENT_ID, to_text};
-pub use entry::{Entry, Kind, Scope, Side, input_schema, output_schema};
+pub use entry::{Entry, Kind, Scope, Side, input_schema, output_schema, root_schema};
 pub use normalise::normalise;

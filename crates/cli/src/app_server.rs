@@ -1,0 +1,78 @@
+//! `signalbox app-server`: a server for other programs.
+
+use std::process::ExitCode;
+
+use signalbox_rpc::Stdio;
+use signalbox_server::{Drained, Listen, Signals, Standalone, bind};
+
+use crate::args::{AppServerArgs, Global};
+use crate::setup::{self, complain, told};
+use crate::{EXIT_USAGE, logs};
+
+/// A second signal ended it.
+const EXIT_FORCED: u8 = 130;
+
+/// Runs the subcommand.
+pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
+    let listen = if args.stdio { Listen::Stdio } else { args.listen };
+    logs::init("warn");
+    let prepared = match setup::prepare(global, "app-server") {
+        Ok(prepared) => prepared,
+        Err(error) => return refuse(&error),
+    };
+    for warning in &prepared.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = match setup::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&error),
+    };
+    let code = runtime.block_on(serve(prepared.setup, listen));
+    // What is blocked somewhere in the kernel must not hold up the end.
+    runtime.shutdown_background();
+    code
+}
+
+async fn serve(setup: signalbox_server::Setup, listen: Listen) -> ExitCode {
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return refuse(&error),
+    };
+    let home = setup.home.clone();
+    let server = match Standalone::start(setup).await {
+        Ok(server) => server,
+        Err(error) => return refuse(&error),
+    };
+    match listen {
+        Listen::Stdio => {
+            let stdio = match Stdio::take() {
+                Ok(stdio) => stdio,
+                Err(error) => return refuse(&error),
+            };
+            tokio::select! {
+                reason = server.serve(stdio, "stdio") => tracing::info!(%reason, "the client has left"),
+                signal = signals.next() => tracing::info!(signal, "leaving"),
+            }
+        }
+        Listen::Unix(path) => {
+            let door = match bind(&home, path.as_deref()) {
+                Ok(door) => door,
+                Err(error) => return refuse(&error),
+            };
+            tracing::info!(socket = %door.path().display(), "listening");
+            tokio::select! {
+                () = server.listen(door) => {}
+                signal = signals.next() => tracing::info!(signal, "leaving"),
+            }
+        }
+    }
+    match server.drain(&mut signals).await {
+        Drained::Whole => ExitCode::SUCCESS,
+        Drained::Forced => ExitCode::from(EXIT_FORCED),
+    }
+}
+
+fn refuse(error: &dyn std::error::Error) -> ExitCode {
+    complain(&told(error));
+    ExitCode::from(EXIT_USAGE)
+}

@@ -1,0 +1,224 @@
+//! The command line: what there is and what `--help` says about it.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use signalbox_protocol::ops::PermissionMode;
+use signalbox_server::Listen;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "signalbox",
+    version,
+    about = "A JSON-RPC 2.0 app-server for coding agents.",
+    long_about = "signalbox runs coding agents that speak the Agent Client Protocol and gives every client the same \
+                  view of them: turns streamed live, approvals that any client may answer, history that survives \
+                  restarts.",
+    after_help = "Examples:\n  \
+        signalbox run \"Look around\"              one turn with the built-in agent, here and now\n  \
+        signalbox run -p opencode \"Fix the test\" the same with an agent that is installed\n  \
+        signalbox app-server --listen unix://    a server that clients connect to\n  \
+        signalbox doctor                         what is there, what is missing, what would help",
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every subcommand takes.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Global {
+    /// Set a key of config.toml for this command, e.g. -c limits.stall_seconds=30; unknown keys only warn
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE", global = true)]
+    pub(crate) config: Vec<String>,
+
+    /// Where sessions, configuration and lock lie [default: $SIGNALBOX_HOME or ~/.signalbox]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) home: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one prompt in a directory and watch it
+    Run(RunArgs),
+    /// Serve the app-server API to clients
+    AppServer(AppServerArgs),
+    /// Look at home, providers, git and terminal, and say what would help
+    Doctor(DoctorArgs),
+    /// Write the JSON Schema of all messages
+    Schema(SchemaArgs),
+    /// The built-in agent, on stdin and stdout
+    #[command(hide = true)]
+    Rehearsal,
+}
+
+/// Run one prompt in a directory and watch it
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Runs one prompt in a directory and shows the turn as it happens: text, thoughts, plan, commands with \
+                  their output, changes of files.\n\n\
+                  What the agent asks for is put to you: y allows it once, a for the rest of this session, n declines \
+                  it, c declines it and interrupts the turn. Ctrl-C interrupts the turn, a second one leaves. Without \
+                  a terminal nobody can be asked: what would ask is declined, visibly, and the turn goes on.",
+    after_help = "Examples:\n  \
+        signalbox run \"Look around\"\n  \
+        signalbox run --provider claude_code --cwd ~/src/app \"Why does the build fail?\"\n  \
+        git diff | signalbox run --policy accept_edits -    the prompt is read from stdin\n  \
+        signalbox run --json \"run make\" | jq -r .method     every notification as one line of JSON\n\n\
+        Exit codes:\n  \
+        0    the turn completed\n  \
+        1    the turn failed\n  \
+        2    wrong usage, or nothing could be started\n  \
+        130  the turn was interrupted (Ctrl-C, c, a signal, or nobody reads the output any more)"
+)]
+pub(crate) struct RunArgs {
+    /// What the agent is asked; - reads it from stdin
+    #[arg(value_name = "PROMPT", allow_hyphen_values = true)]
+    pub(crate) prompt: String,
+
+    /// The agent, by its provider's name; `signalbox doctor` lists them [default: the configuration's, else rehearsal]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+
+    /// The directory it works in [default: the current one]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// What it may do without asking
+    #[arg(long, value_enum, default_value_t = PolicyArg::Ask)]
+    pub(crate) policy: PolicyArg,
+
+    /// The agent's own name of a model [default: the agent's choice]
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// Print every notification of the server as one line of JSON, and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How permission requests are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum PolicyArg {
+    /// Asks before each command and change
+    Ask,
+    /// Changes files in the directory, asks for the rest
+    #[value(alias = "accept-edits")]
+    AcceptEdits,
+    /// Asks nothing; files outside the directory stay out of reach
+    Yolo,
+}
+
+impl From<PolicyArg> for PermissionMode {
+    fn from(policy: PolicyArg) -> Self {
+        match policy {
+            PolicyArg::Ask => Self::Ask,
+            PolicyArg::AcceptEdits => Self::AcceptEdits,
+            PolicyArg::Yolo => Self::Yolo,
+        }
+    }
+}
+
+/// Serve the app-server API to clients
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Serves the app-server API (JSON-RPC 2.0, one message a line) on stdin and stdout, or on a unix socket \
+                  to any number of clients.\n\n\
+                  For now every server is standalone: it is this process, it holds its home alone, and it ends with \
+                  its client (stdio) or with a signal (unix). A second server on the same home is refused.\n\n\
+                  The first SIGTERM or Ctrl-C ends it in order: running turns end as interrupted and every client is \
+                  told; a second one ends it at once.",
+    after_help = "Examples:\n  \
+        signalbox app-server                                 one client on stdin and stdout\n  \
+        signalbox app-server --listen unix://                the socket of the home, ~/.signalbox/signalbox.sock\n  \
+        signalbox app-server --listen unix:///tmp/box.sock   a socket elsewhere\n  \
+        signalbox --home /tmp/box app-server -c default_provider=opencode\n\n\
+        The first message of a client is `initialize`; `signalbox schema --print` has all the others."
+)]
+pub(crate) struct AppServerArgs {
+    /// Where to listen: stdio://, unix:// (the home's socket) or unix://PATH
+    #[arg(long, value_name = "URL", default_value = "stdio://")]
+    pub(crate) listen: Listen,
+
+    /// The same as --listen stdio://
+    #[arg(long, conflicts_with = "listen")]
+    pub(crate) stdio: bool,
+
+    /// Run everything in this process (for now the only way, with or without this flag)
+    #[arg(long)]
+    pub(crate) standalone: bool,
+}
+
+/// Look at home, providers, git and terminal, and say what would help
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes:\n  0  all that is needed is there (a provider that is not installed is no fault)\n  1  something is broken"
+)]
+pub(crate) struct DoctorArgs {
+    /// Print the findings as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write the JSON Schema of all messages
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Writes one JSON Schema document (2020-12) with every request, notification and server request of the \
+                  app-server API, and the Op and Event of the Op/Event protocol. Each message says which method it is \
+                  (x-method), who sends it (x-side), what answers it (x-result), and for requests of clients where it \
+                  runs (x-lane), which role it needs (x-role) and how far one may rely on it (x-stability).",
+    after_help = "Examples:\n  \
+        signalbox schema --out schema/     writes schema/signalbox.schema.json\n  \
+        signalbox schema --print | less"
+)]
+pub(crate) struct SchemaArgs {
+    /// The folder in which to write signalbox.schema.json
+    #[arg(long, value_name = "DIR", required_unless_present = "print")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Print it to stdout
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Args {
+        Args::try_parse_from(line.split(' ')).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn configuration_is_taken_before_and_after_the_subcommand() {
+        // Existing clients put it before.
+        let args = parse("signalbox --config features.x=true app-server --listen stdio://");
+        assert_eq!(args.global.config, ["features.x=true"]);
+        assert!(matches!(args.command, Command::AppServer(AppServerArgs { listen: Listen::Stdio, .. })));
+        let args = parse("signalbox app-server -c a=1 --config b=2 --home /h");
+        assert_eq!(args.global.config, ["a=1", "b=2"]);
+        assert_eq!(args.global.home.as_deref(), Some(std::path::Path::new("/h")));
+    }
+
+    #[test]
+    fn a_prompt_may_begin_with_a_dash() {
+        let Command::Run(args) = parse("signalbox run -").command else { panic!("run") };
+        assert_eq!((args.prompt.as_str(), args.policy), ("-", PolicyArg::Ask));
+        let Command::Run(args) = parse("signalbox run --policy yolo x").command else { panic!("run") };
+        assert_eq!(args.policy, PolicyArg::Yolo);
+        assert!(Args::try_parse_from(["signalbox", "app-server", "--listen", "carrier-pigeon://"]).is_err());
+    }
+}

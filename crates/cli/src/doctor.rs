@@ -1,0 +1,320 @@
+//! `signalbox doctor`: what is there, what is missing, and what would help.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use signalbox_home::{Config, Home, Lock, LockError};
+use signalbox_server::catalog;
+use signalbox_store::{SessionQuery, Store};
+
+use crate::args::{DoctorArgs, Global};
+use crate::logs;
+use crate::setup::{self, complain, told};
+
+/// How a finding is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// As it should be.
+    Good,
+    /// Not there, and not needed.
+    Absent,
+    /// Works, but somebody may want to know.
+    Notable,
+    /// Broken.
+    Broken,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// What it belongs to.
+    group: &'static str,
+    name: String,
+    state: State,
+    /// What was found, for people.
+    found: String,
+    /// What would help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    version: &'static str,
+    broken: bool,
+    findings: &'a [Finding],
+}
+
+/// Runs the subcommand.
+pub(crate) fn main(global: &Global, args: DoctorArgs) -> ExitCode {
+    logs::init("off");
+    let mut findings = Findings::default();
+    findings.look(global);
+    let broken = findings.0.iter().any(|finding| finding.state == State::Broken);
+    let written = match args.json {
+        true => print_json(&findings.0, broken),
+        false => print(&findings.0, broken),
+    };
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain(&told(&error));
+            ExitCode::FAILURE
+        }
+        _ if broken => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(
+        &mut self,
+        group: &'static str,
+        name: &str,
+        state: State,
+        found: impl Into<String>,
+        hint: Option<String>,
+    ) {
+        self.0.push(Finding { group, name: name.to_owned(), state, found: found.into(), hint });
+    }
+
+    fn look(&mut self, global: &Global) {
+        let home = match Home::locate(global.home.clone(), &|name| std::env::var_os(name)) {
+            Ok(home) => home,
+            Err(error) => {
+                let hint = "choose a folder of yours with --home DIR or SIGNALBOX_HOME".to_owned();
+                self.add("home", "folder", State::Broken, told(&error), Some(hint));
+                self.surroundings();
+                return;
+            }
+        };
+        self.folder(&home);
+        let config = self.config(&home, global);
+        self.lock_and_database(&home);
+        self.providers(&home, &config);
+        self.surroundings();
+    }
+
+    fn folder(&mut self, home: &Home) {
+        let path = home.folder().display().to_string();
+        match home.write_private(".doctor", b"") {
+            Ok(probe) => match std::fs::remove_file(probe) {
+                Ok(()) => self.add("home", "folder", State::Good, path, None),
+                Err(error) => self.add("home", "folder", State::Broken, format!("{path}: {error}"), None),
+            },
+            Err(error) => {
+                let hint = "make it writable, or choose another with --home DIR".to_owned();
+                self.add("home", "folder", State::Broken, told(&error), Some(hint));
+            }
+        }
+    }
+
+    fn config(&mut self, home: &Home, global: &Global) -> Config {
+        let file = home.config_file();
+        let mut config = match Config::load(&file) {
+            Ok(config) => {
+                let found = if file.exists() {
+                    file.display().to_string()
+                } else {
+                    "none; the defaults hold".to_owned()
+                };
+                self.add("home", "config.toml", State::Good, found, None);
+                config
+            }
+            Err(error) => {
+                self.add("home", "config.toml", State::Broken, told(&error), None);
+                Config::default()
+            }
+        };
+        match config.apply_overrides(&global.config) {
+            Ok(overridden) => {
+                for warning in overridden.warnings {
+                    self.add("home", "arguments", State::Notable, warning, None);
+                }
+            }
+            Err(error) => self.add("home", "arguments", State::Broken, told(&error), None),
+        }
+        config
+    }
+
+    fn lock_and_database(&mut self, home: &Home) {
+        let lock = match Lock::take(home, "doctor", env!("CARGO_PKG_VERSION")) {
+            Ok(lock) => lock,
+            Err(LockError::Held { holder, .. }) => {
+                let found = match holder {
+                    Some(holder) => format!("in use by signalbox {} (process {})", holder.role, holder.pid),
+                    None => "in use by another signalbox process".to_owned(),
+                };
+                self.add("home", "database", State::Good, found, None);
+                return;
+            }
+            Err(error) => {
+                self.add("home", "lock", State::Broken, told(&error), None);
+                return;
+            }
+        };
+        let path = home.database();
+        let is_new = !path.exists();
+        match look_into(&path) {
+            Ok(_) if is_new => self.add("home", "database", State::Good, "created just now", None),
+            Ok(sessions) => self.add("home", "database", State::Good, sessions, None),
+            Err(error) => {
+                let hint = format!("move {} away to begin with an empty one", path.display());
+                self.add("home", "database", State::Broken, error, Some(hint));
+            }
+        }
+        drop(lock);
+    }
+
+    fn providers(&mut self, home: &Home, config: &Config) {
+        let rehearsal = match setup::rehearsal() {
+            Ok(line) => line,
+            Err(error) => return self.add("providers", "rehearsal", State::Broken, told(&error), None),
+        };
+        let catalog = match catalog(home, config, rehearsal, setup::environment()) {
+            Ok(catalog) => catalog,
+            Err(error) => return self.add("providers", "config.toml", State::Broken, told(&error), None),
+        };
+        let default = catalog.default_provider().clone();
+        let mut statuses = catalog.list();
+        statuses.sort_by_key(|status| !status.available);
+        if !statuses.iter().any(|status| status.provider == default) {
+            let hint = "set default_provider in config.toml to one of the names below".to_owned();
+            self.add(
+                "providers",
+                default.as_str(),
+                State::Broken,
+                "the default one is not known",
+                Some(hint),
+            );
+        }
+        for status in statuses {
+            let is_default = status.provider == default;
+            let unasked = if status.mediated { "" } else { "; never asks before it acts" };
+            let note = if is_default { "; the default one" } else { "" };
+            let name = status.provider.to_string();
+            if status.available {
+                let state = if status.mediated { State::Good } else { State::Notable };
+                self.add(
+                    "providers",
+                    &name,
+                    state,
+                    format!("{}{note}{unasked}", status.command.join(" ")),
+                    None,
+                );
+            } else {
+                let state = if is_default { State::Broken } else { State::Absent };
+                let hint = catalog.entry(&status.provider).ok().and_then(|entry| entry.hint.clone());
+                let missing = status.command.first().cloned().unwrap_or_default();
+                self.add("providers", &name, state, format!("{missing} is not on PATH{note}"), hint);
+            }
+        }
+    }
+
+    fn surroundings(&mut self) {
+        match on_path("git") {
+            Some(git) => self.add("around", "git", State::Good, git.display().to_string(), None),
+            None => {
+                let hint = "signalbox itself needs none, but agents do".to_owned();
+                self.add("around", "git", State::Notable, "not on PATH", Some(hint));
+            }
+        }
+        let here = std::env::current_dir().ok().and_then(|cwd| signalbox_workspace::git_info(&cwd));
+        match here {
+            Some(info) => {
+                let branch = info.branch.or(info.sha).unwrap_or_else(|| "no commit".to_owned());
+                self.add(
+                    "around",
+                    "repository",
+                    State::Good,
+                    format!("{} ({branch})", info.root.display()),
+                    None,
+                );
+            }
+            None => self.add("around", "repository", State::Absent, "the current directory is in none", None),
+        }
+        let term = std::env::var("TERM").unwrap_or_default();
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+            let colours = match anstream::AutoStream::choice(&io::stdout()) {
+                anstream::ColorChoice::Never => "without colours",
+                _ => "with colours",
+            };
+            self.add(
+                "around",
+                "terminal",
+                State::Good,
+                format!("{term}, {colours}").trim_start_matches(", "),
+                None,
+            );
+        } else {
+            let hint = "`signalbox run` cannot ask here: what would ask is declined".to_owned();
+            self.add("around", "terminal", State::Absent, "none", Some(hint));
+        }
+    }
+}
+
+/// How many sessions a database holds; why it cannot be used.
+fn look_into(path: &Path) -> Result<String, String> {
+    let runtime = setup::runtime().map_err(|error| told(&error))?;
+    runtime.block_on(async {
+        let store = Store::open(path).await.map_err(|error| told(&error))?;
+        let page = store.reader.sessions(&SessionQuery { limit: 100, ..SessionQuery::default() }).await;
+        store.close().await;
+        let sessions = page.map_err(|error| told(&error))?.sessions.len();
+        Ok(match sessions {
+            0 => "no session yet".to_owned(),
+            1 => "1 session".to_owned(),
+            100 => "100 sessions or more".to_owned(),
+            n => format!("{n} sessions"),
+        })
+    })
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+fn print_json(findings: &[Finding], broken: bool) -> io::Result<()> {
+    let report = Report { version: env!("CARGO_PKG_VERSION"), broken, findings };
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, &report)?;
+    writeln!(out)
+}
+
+fn print(findings: &[Finding], broken: bool) -> io::Result<()> {
+    const DIM: Style = Style::new().dimmed();
+    const BOLD: Style = Style::new().bold();
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "{BOLD}signalbox {}{BOLD:#}", env!("CARGO_PKG_VERSION"))?;
+    let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or_default();
+    let mut group = "";
+    for finding in findings {
+        if finding.group != group {
+            group = finding.group;
+            writeln!(out, "\n{DIM}{group}{DIM:#}")?;
+        }
+        let (mark, style) = match finding.state {
+            State::Good => ("✓", AnsiColor::Green.on_default()),
+            State::Absent => ("○", DIM),
+            State::Notable => ("!", AnsiColor::Yellow.on_default()),
+            State::Broken => ("✗", AnsiColor::Red.on_default()),
+        };
+        let dim = if finding.state == State::Absent { DIM } else { Style::new() };
+        writeln!(out, "  {style}{mark}{style:#} {dim}{:width$}  {}{dim:#}", finding.name, finding.found)?;
+        if let Some(hint) = &finding.hint {
+            writeln!(out, "    {:width$}  {DIM}{hint}{DIM:#}", "")?;
+        }
+    }
+    let verdict = match broken {
+        true => "Something is broken; see ✗ above.",
+        false => "All that is needed is there. Try: signalbox run \"Look around\"",
+    };
+    writeln!(out, "\n{verdict}")
+}

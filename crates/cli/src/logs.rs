@@ -1,0 +1,20 @@
+//! Logs, to stderr: `RUST_LOG` chooses what, `LOG_FORMAT=json` how.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// Begins to log. `default` is what is logged unless `RUST_LOG` says otherwise.
+pub(crate) fn init(default: &str) {
+    let set = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|value| !value.is_empty());
+    let filter = EnvFilter::builder().parse_lossy(set.as_deref().unwrap_or(default));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let begun = if std::env::var("LOG_FORMAT").is_ok_and(|format| format == "json") {
+        logs.json().flatten_event(true).try_init()
+    } else {
+        let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        logs.with_ansi(coloured).with_target(false).try_init()
+    };
+    // Only a second call could fail; then logs are on already.
+    drop(begun);
+}

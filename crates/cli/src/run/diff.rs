@@ -1,0 +1,135 @@
+//! Changes of files as coloured unified diffs.
+
+use std::io;
+
+use signalbox_protocol::app::{FileUpdateChange, PatchChangeKind};
+
+use super::clean;
+use super::screen::{BAD, BOLD, DIM, GOOD, PLACE, PLAIN, Screen};
+
+/// Lines of one change that are shown.
+const LINES: usize = 200;
+/// Longest line that is shown, in characters.
+const WIDTH: usize = 400;
+
+/// Shows changes, each with its heading.
+pub(super) fn show(screen: &mut Screen, changes: &[FileUpdateChange]) -> io::Result<()> {
+    if changes.is_empty() {
+        return screen.line(format_args!("{BOLD}± files{BOLD:#}"));
+    }
+    for change in changes {
+        heading(screen, change)?;
+        let text = clean::clean(&change.diff);
+        let lines: Vec<&str> = body(&change.kind, &text).collect();
+        for line in lines.iter().take(LINES) {
+            one(screen, &change.kind, line)?;
+        }
+        if lines.len() > LINES {
+            screen.line(format_args!("{DIM}│ … {} more lines …{DIM:#}", lines.len() - LINES))?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows only which files are changed, and how much.
+pub(super) fn headings(screen: &mut Screen, changes: &[FileUpdateChange]) -> io::Result<()> {
+    changes.iter().try_for_each(|change| heading(screen, change))
+}
+
+fn heading(screen: &mut Screen, change: &FileUpdateChange) -> io::Result<()> {
+    let path = clean::line(&change.path);
+    let (added, removed) = count(&change.kind, &change.diff);
+    let what = match &change.kind {
+        PatchChangeKind::Add => format!("new, +{added}"),
+        PatchChangeKind::Delete => format!("deleted, -{removed}"),
+        PatchChangeKind::Update { move_path: Some(to) } => {
+            format!("moved to {}, +{added} -{removed}", clean::line(to))
+        }
+        PatchChangeKind::Update { move_path: None } => format!("+{added} -{removed}"),
+    };
+    screen.line(format_args!("{BOLD}± {path}{BOLD:#} {DIM}({what}){DIM:#}"))
+}
+
+/// The lines that tell something: without the names of the files, which stand in the heading.
+fn body<'t>(kind: &PatchChangeKind, text: &'t str) -> impl Iterator<Item = &'t str> {
+    let in_hunks = !matches!(kind, PatchChangeKind::Update { .. });
+    let mut begun = in_hunks || !text.contains("@@");
+    text.lines().filter(move |line| {
+        begun = begun || line.starts_with("@@");
+        begun
+    })
+}
+
+fn one(screen: &mut Screen, kind: &PatchChangeKind, line: &str) -> io::Result<()> {
+    let (mark, style) = match kind {
+        PatchChangeKind::Add => ("+", GOOD),
+        PatchChangeKind::Delete => ("-", BAD),
+        PatchChangeKind::Update { .. } if line.starts_with('+') => ("", GOOD),
+        PatchChangeKind::Update { .. } if line.starts_with('-') => ("", BAD),
+        PatchChangeKind::Update { .. } if line.starts_with("@@") => ("", PLACE),
+        PatchChangeKind::Update { .. } => ("", PLAIN),
+    };
+    let line = match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => &line[..end],
+        None => line,
+    };
+    screen.line(format_args!("{DIM}│{DIM:#} {style}{mark}{line}{style:#}"))
+}
+
+fn count(kind: &PatchChangeKind, diff: &str) -> (usize, usize) {
+    match kind {
+        PatchChangeKind::Add => (diff.lines().count(), 0),
+        PatchChangeKind::Delete => (0, diff.lines().count()),
+        PatchChangeKind::Update { .. } => counted(diff),
+    }
+}
+
+/// Added and removed lines of a unified diff. The lengths of its hunks tell lines from headings.
+fn counted(diff: &str) -> (usize, usize) {
+    let (mut added, mut removed, mut in_hunk) = (0, 0, false);
+    for line in diff.lines() {
+        if line.starts_with("@@") {
+            in_hunk = true;
+        } else if line.starts_with("diff --git ") {
+            in_hunk = false;
+        } else if in_hunk {
+            added += usize::from(line.starts_with('+'));
+            removed += usize::from(line.starts_with('-'));
+        }
+    }
+    (added, removed)
+}
+
+/// How many files a diff of a whole turn changes, and how many lines.
+pub(super) fn summary(diff: &str) -> String {
+    let files = diff.lines().filter(|line| line.starts_with("diff --git ")).count();
+    let files = if files == 0 { diff.lines().filter(|line| line.starts_with("+++ ")).count() } else { files };
+    let (added, removed) = counted(diff);
+    format!("{files} {} changed, +{added} -{removed}", if files == 1 { "file" } else { "files" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIFF: &str = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+3\n";
+
+    #[test]
+    fn a_turn_is_summed_up() {
+        assert_eq!(summary(DIFF), "1 file changed, +2 -1");
+        let two = format!(
+            "{DIFF}diff --git a/y b/y\nnew file mode 100644\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+y\n"
+        );
+        assert_eq!(summary(&two), "2 files changed, +3 -1");
+        assert_eq!(summary("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"), "1 file changed, +1 -1");
+    }
+
+    #[test]
+    fn the_names_of_files_are_no_lines_of_a_diff() {
+        let update = PatchChangeKind::Update { move_path: None };
+        let lines: Vec<_> = body(&update, DIFF).collect();
+        assert_eq!(lines.first(), Some(&"@@ -1,2 +1,3 @@"));
+        assert_eq!(count(&update, DIFF), (2, 1));
+        assert_eq!(count(&PatchChangeKind::Add, "a\nb\n"), (2, 0));
+    }
+}

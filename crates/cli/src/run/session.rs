@@ -1,0 +1,435 @@
+//! The one loop of `signalbox run`: events of the server, lines of somebody at the terminal, signals.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::pending;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use signalbox_client::{CallError, Client, Event, Events, Notification, Request};
+use signalbox_protocol::app::{
+    Approval, ApprovalRespondParams, ServerNotification, ServerRequest, ServerRequestResolvedNotification,
+    ThreadStartParams, TurnInterruptParams, TurnStartMode, TurnStartParams, TurnStatus, UserInput,
+};
+use signalbox_protocol::ops::{PermissionMode, Policy, ResolverKind, SandboxLevel};
+use signalbox_server::Signals;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::RunError;
+use super::ask::{self, Asking, Step};
+use super::keyboard::Keyboard;
+use super::screen::{BOLD, Block, DIM, Screen};
+use super::view::View;
+use crate::args::{PolicyArg, RunArgs};
+
+/// The name under which threads of this command are listed as its own.
+const CLIENT_NAME: &str = "signalbox-run";
+/// So long nothing happens before a spinner says that something is awaited, or a question is asked again.
+const QUIET: Duration = Duration::from_millis(150);
+/// What is said where nobody can be asked.
+const NOBODY: &str = "no terminal to ask on; use --policy yolo to allow";
+
+/// How watching a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The turn ended so. In progress: it was left.
+    Turn(TurnStatus),
+    /// Nobody reads the output any more.
+    Unread,
+}
+
+/// A turn under way.
+pub(super) struct Session {
+    client: Client,
+    events: Events,
+    thread: String,
+    turn: String,
+    face: Face,
+    keyboard: Option<Keyboard>,
+    /// Approvals by id, as records.
+    approvals: HashMap<String, Approval>,
+    /// What waits to be asked, behind what is being asked.
+    waiting: VecDeque<Request>,
+    asking: Option<Asking>,
+    /// The question is on the screen, and nothing below it.
+    asked: bool,
+    calls: JoinSet<Result<(), CallError>>,
+    interrupts: usize,
+    is_rehearsal: bool,
+}
+
+/// What is shown, and how.
+enum Face {
+    People(Box<View>),
+    Json(Box<dyn Write + Send>),
+}
+
+/// Something that the loop has waited for.
+enum Happened {
+    Event(Option<Event>),
+    Typed(io::Result<Option<String>>),
+    Called(Result<(), CallError>),
+    Signal,
+    Quiet,
+}
+
+impl Session {
+    /// Shakes hands, starts the thread and the turn.
+    pub(super) async fn open(
+        client: Client,
+        events: Events,
+        args: RunArgs,
+        cwd: PathBuf,
+        warnings: &[String],
+    ) -> Result<Self, RunError> {
+        client.initialize(CLIENT_NAME, env!("CARGO_PKG_VERSION")).await?;
+        let policy =
+            Policy { mode: PermissionMode::from(args.policy), sandbox: SandboxLevel::WorkspaceWrite };
+        let start = ThreadStartParams {
+            model_provider: args.provider.clone(),
+            model: args.model.clone(),
+            cwd: Some(cwd.display().to_string()),
+            policy: Some(policy),
+            ..ThreadStartParams::default()
+        };
+        let opened = client.thread_start(&start).await?.opened;
+        let thread = opened.thread.id;
+        let is_rehearsal = args.provider.is_none() && opened.model_provider == signalbox_server::REHEARSAL;
+
+        let at_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+        let keyboard = match at_terminal && !args.json {
+            true => Keyboard::open().map_err(RunError::Terminal)?,
+            false => None,
+        };
+        let mut face = match args.json {
+            true => Face::Json(Box::new(io::stdout())),
+            false => {
+                let out = Box::new(anstream::AutoStream::auto(io::stdout()));
+                let may_spin = io::stdout().is_terminal() && io::stderr().is_terminal();
+                Face::People(Box::new(View::new(Screen::new(out, may_spin))))
+            }
+        };
+        face.greet(&opened.model_provider, &opened.cwd, args.policy).map_err(RunError::Output)?;
+        for warning in warnings {
+            face.notice(warning).map_err(RunError::Output)?;
+        }
+
+        let input = vec![UserInput::Text { text: args.prompt, text_elements: Vec::new() }];
+        let start = TurnStartParams {
+            thread_id: thread.clone(),
+            input,
+            mode: Some(TurnStartMode::Start),
+            ..TurnStartParams::default()
+        };
+        let turn = client.turn_start(&start).await?.turn.id;
+        Ok(Self {
+            client,
+            events,
+            thread,
+            turn,
+            face,
+            keyboard,
+            approvals: HashMap::new(),
+            waiting: VecDeque::new(),
+            asking: None,
+            asked: false,
+            calls: JoinSet::new(),
+            interrupts: 0,
+            is_rehearsal,
+        })
+    }
+
+    /// Shows the turn until it ends, puts its questions, interrupts it when asked to.
+    pub(super) async fn watch(mut self, signals: &mut Signals) -> Result<Ending, RunError> {
+        let mut quiet_from = Instant::now();
+        loop {
+            let happened = self.happens(signals, quiet_from).await;
+            if !matches!(happened, Happened::Quiet) {
+                quiet_from = Instant::now();
+            }
+            match self.handle(happened).await {
+                Ok(None) => {}
+                Ok(Some(ending)) => return Ok(ending),
+                Err(RunError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(Ending::Unread);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn happens(&mut self, signals: &mut Signals, quiet_from: Instant) -> Happened {
+        let restless = match &self.face {
+            Face::People(view) => {
+                (self.asking.is_some() && !self.asked) || (self.asking.is_none() && view.screen.can_spin())
+            }
+            Face::Json(_) => false,
+        };
+        let typed = async {
+            match &mut self.keyboard {
+                Some(keyboard) if self.asked => keyboard.line().await,
+                _ => pending().await,
+            }
+        };
+        let called = async {
+            match self.calls.join_next().await {
+                Some(Ok(result)) => result,
+                // No call panics, and none is aborted.
+                Some(Err(_)) => Ok(()),
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = signals.next() => Happened::Signal,
+            event = self.events.next() => Happened::Event(event),
+            line = typed => Happened::Typed(line),
+            result = called => Happened::Called(result),
+            () = tokio::time::sleep_until(quiet_from + QUIET), if restless => Happened::Quiet,
+        }
+    }
+
+    async fn handle(&mut self, happened: Happened) -> Result<Option<Ending>, RunError> {
+        match happened {
+            Happened::Event(Some(Event::Notification(told))) => return self.told(*told),
+            Happened::Event(Some(Event::Request(request))) => self.requested(*request)?,
+            Happened::Event(Some(Event::Unreadable(strange))) => {
+                tracing::warn!(
+                    method = strange.method,
+                    problem = strange.problem,
+                    "an event that cannot be read"
+                );
+            }
+            Happened::Event(None) => return Err(RunError::ServerGone),
+            Happened::Typed(line) => self.typed(line)?,
+            Happened::Called(Ok(())) => {}
+            Happened::Called(Err(error)) => self.notice(&error.to_string())?,
+            Happened::Signal => return self.interrupt(),
+            Happened::Quiet if self.asking.is_some() => self.put_question(false)?,
+            Happened::Quiet => {
+                if let Face::People(view) = &mut self.face {
+                    view.spin();
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn told(&mut self, told: Notification) -> Result<Option<Ending>, RunError> {
+        if let Face::Json(out) = &mut self.face {
+            let written =
+                out.write_all(&told.frame).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+            written.map_err(RunError::Output)?;
+        }
+        match &told.body {
+            ServerNotification::ApprovalRequested(asked) => {
+                self.approvals.insert(asked.approval.approval_id.clone(), asked.approval.clone());
+            }
+            ServerNotification::ServerRequestResolved(resolved) => self.resolved(resolved)?,
+            ServerNotification::TurnCompleted(ended) if ended.turn.id == self.turn => {
+                if let Face::People(view) = &mut self.face {
+                    view.ended(&ended.turn).map_err(RunError::Output)?;
+                    if self.is_rehearsal && self.keyboard.is_some() {
+                        view.aside("This was the built-in rehearsal agent. `signalbox doctor` lists real ones; --provider chooses.")
+                            .map_err(RunError::Output)?;
+                    }
+                }
+                return Ok(Some(Ending::Turn(ended.turn.status)));
+            }
+            _ => {}
+        }
+        if let Face::People(view) = &mut self.face {
+            let before = view.screen.written();
+            view.show(&told.body).map_err(RunError::Output)?;
+            // What was shown lies below the question.
+            self.asked = self.asked && view.screen.written() == before;
+        }
+        Ok(None)
+    }
+
+    fn requested(&mut self, request: Request) -> Result<(), RunError> {
+        if self.keyboard.is_none() {
+            return self.decline(&request.body);
+        }
+        self.waiting.push_back(request);
+        if self.asking.is_none() {
+            self.next_question()?;
+        }
+        Ok(())
+    }
+
+    /// Answers for somebody who is not there.
+    fn decline(&mut self, request: &ServerRequest) -> Result<(), RunError> {
+        let asking = Asking::new(request, self.approvals.get(request.approval_id()));
+        match &mut self.face {
+            Face::People(view) => {
+                let changes = match request {
+                    ServerRequest::FileChangeApproval(params) => params.changes.as_slice(),
+                    _ => &[],
+                };
+                let shown = match &asking.item {
+                    Some(item) => view.show_again(item, changes).and_then(|()| view.declined(item, NOBODY)),
+                    None => view.notice(&format!("declined: {NOBODY}")),
+                };
+                shown.map_err(RunError::Output)?;
+            }
+            Face::Json(_) => {
+                let title = super::clean::short(title_of(request), 80);
+                crate::setup::complain(&format!("{title}: declined: {NOBODY}"));
+            }
+        }
+        self.respond(ask::decline(request.approval_id()));
+        Ok(())
+    }
+
+    fn respond(&mut self, answer: ApprovalRespondParams) {
+        let client = self.client.clone();
+        self.calls.spawn(async move { client.approval_respond(&answer).await.map(drop) });
+    }
+
+    fn next_question(&mut self) -> Result<(), RunError> {
+        self.asking = None;
+        self.asked = false;
+        let Some(request) = self.waiting.pop_front() else { return Ok(()) };
+        let asking = Asking::new(&request.body, self.approvals.get(request.body.approval_id()));
+        if let (Face::People(view), Some(item)) = (&mut self.face, &asking.item) {
+            let changes = match &request.body {
+                ServerRequest::FileChangeApproval(params) => params.changes.as_slice(),
+                _ => &[],
+            };
+            view.show_again(item, changes).map_err(RunError::Output)?;
+        }
+        self.asking = Some(asking);
+        self.put_question(true)
+    }
+
+    /// Writes the question that is being asked; what was typed before it is forgotten.
+    fn put_question(&mut self, whole: bool) -> Result<(), RunError> {
+        let (Some(asking), Face::People(view), Some(keyboard)) =
+            (&self.asking, &mut self.face, &mut self.keyboard)
+        else {
+            return Ok(());
+        };
+        if !whole && let Some(item) = &asking.item {
+            view.show_again(item, &[]).map_err(RunError::Output)?;
+        }
+        let own_block = asking.item.is_none();
+        view.question(&asking.lines(), &asking.prompt(), own_block).map_err(RunError::Output)?;
+        if whole {
+            keyboard.forget();
+        }
+        self.asked = true;
+        Ok(())
+    }
+
+    fn typed(&mut self, line: io::Result<Option<String>>) -> Result<(), RunError> {
+        let line = line.map_err(RunError::Terminal)?;
+        let Some(asking) = &mut self.asking else { return Ok(()) };
+        let Some(line) = line else {
+            // The end of input: nobody is there any more.
+            self.keyboard = None;
+            let open = std::iter::once(ask::decline(&asking.approval_id));
+            let open: Vec<_> =
+                open.chain(self.waiting.drain(..).map(|one| ask::decline(one.body.approval_id()))).collect();
+            self.asking = None;
+            open.into_iter().for_each(|answer| self.respond(answer));
+            return self.notice("no input any more: what is asked from now on is declined");
+        };
+        if let Face::People(view) = &mut self.face {
+            view.screen.typed();
+        }
+        match asking.answer(&line) {
+            Step::Again(hint) => {
+                if let Face::People(view) = &mut self.face {
+                    view.screen.line(format_args!("{DIM}  {hint}{DIM:#}")).map_err(RunError::Output)?;
+                }
+                self.put_question(true)
+            }
+            Step::Next => self.put_question(true),
+            Step::Done(answer) => {
+                self.respond(*answer);
+                self.next_question()
+            }
+        }
+    }
+
+    /// An approval needs no answer any more, whoever gave it.
+    fn resolved(&mut self, resolved: &ServerRequestResolvedNotification) -> Result<(), RunError> {
+        let id = resolved.approval_id.as_str();
+        self.approvals.remove(id);
+        self.waiting.retain(|request| request.body.approval_id() != id);
+        if self.asking.as_ref().is_none_or(|asking| asking.approval_id != id) {
+            return Ok(());
+        }
+        let by = match resolved.by.kind {
+            ResolverKind::Client => "by another client",
+            ResolverKind::Policy => "by the policy",
+            ResolverKind::Interrupt => "by the interrupt",
+            ResolverKind::Restart => "because the agent has stopped",
+            ResolverKind::Unattended => "because nobody was there",
+        };
+        let name = resolved.by.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        self.notice(&format!("answered {by}{name}"))?;
+        self.next_question()
+    }
+
+    /// Ctrl-C: the first time the turn is interrupted, the second time it is left.
+    fn interrupt(&mut self) -> Result<Option<Ending>, RunError> {
+        self.interrupts += 1;
+        if self.interrupts > 1 {
+            return Ok(Some(Ending::Turn(TurnStatus::Interrupted)));
+        }
+        self.notice("interrupting; Ctrl-C again to leave at once")?;
+        let (client, thread_id, turn_id) = (self.client.clone(), self.thread.clone(), self.turn.clone());
+        self.calls.spawn(async move {
+            let interrupted = client.turn_interrupt(&TurnInterruptParams { thread_id, turn_id }).await;
+            match interrupted {
+                // It has ended by itself meanwhile, which is told.
+                Err(error) if error.reason() == Some("no_active_turn") => Ok(()),
+                other => other.map(drop),
+            }
+        });
+        Ok(None)
+    }
+
+    fn notice(&mut self, message: &str) -> Result<(), RunError> {
+        self.face.notice(message).map_err(RunError::Output)
+    }
+}
+
+impl Face {
+    fn greet(&mut self, provider: &str, cwd: &str, policy: PolicyArg) -> io::Result<()> {
+        let Self::People(view) = self else { return Ok(()) };
+        let policy = match policy {
+            PolicyArg::Ask => "asks before it acts",
+            PolicyArg::AcceptEdits => "may edit, asks for the rest",
+            PolicyArg::Yolo => "asks nothing",
+        };
+        let cwd = super::clean::line(cwd);
+        view.screen.begin(Block::Piece)?;
+        view.screen.line(format_args!("{BOLD}{provider}{BOLD:#}{DIM} in {cwd} · {policy}{DIM:#}"))?;
+        view.screen.flush()
+    }
+
+    fn notice(&mut self, message: &str) -> io::Result<()> {
+        match self {
+            Self::People(view) => view.notice(message),
+            Self::Json(_) => {
+                crate::setup::complain(message);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn title_of(request: &ServerRequest) -> &str {
+    match request {
+        ServerRequest::CommandExecutionApproval(params) => {
+            params.command.as_deref().unwrap_or(&params.info.title)
+        }
+        ServerRequest::FileChangeApproval(params) => &params.info.title,
+        ServerRequest::ToolUserInput(params) => &params.info.title,
+        ServerRequest::Elicitation(params) => &params.message,
+    }
+}

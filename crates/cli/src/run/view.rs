@@ -1,0 +1,442 @@
+//! What a turn looks like: each notification becomes lines on the [`Screen`]. Waits for nothing, asks nothing.
+
+use std::collections::HashMap;
+use std::io;
+
+use signalbox_protocol::app::{
+    CommandExecutionStatus, DynamicToolCallOutputContentItem, DynamicToolCallStatus, ErrorNotification,
+    FileUpdateChange, ItemBody, McpToolCallStatus, PatchApplyStatus, ServerNotification, ThreadItem,
+    ThreadTokenUsage, Turn, TurnError, TurnPlanStep, TurnPlanStepStatus, TurnStatus,
+};
+
+use super::clean::{self, Cleaner};
+use super::diff;
+use super::output::Output;
+use super::screen::{BAD, BOLD, Block, DIM, GOOD, NOTE, PLAIN, Screen};
+
+/// Longest title that is shown, in characters.
+const TITLE: usize = 100;
+/// Longest result of a tool that is shown behind its title, in characters.
+const RESULT: usize = 80;
+
+/// A turn on a screen.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) screen: Screen,
+    items: HashMap<String, Item>,
+    plan: Vec<TurnPlanStep>,
+    usage: Option<ThreadTokenUsage>,
+    diff: Option<String>,
+    /// What is being waited for, for the spinner.
+    waits_for: String,
+}
+
+/// What is kept of an open item.
+#[derive(Debug, Default)]
+struct Item {
+    text: Cleaner,
+    output: Output,
+    /// Its heading, for when it has to be said again.
+    heading: String,
+    /// Its heading, and of a file change its diff, are on the screen.
+    shown: bool,
+    /// Its end is on the screen.
+    closed: bool,
+}
+
+impl View {
+    pub(super) fn new(screen: Screen) -> Self {
+        Self {
+            screen,
+            items: HashMap::new(),
+            plan: Vec::new(),
+            usage: None,
+            diff: None,
+            waits_for: "starting the agent".to_owned(),
+        }
+    }
+
+    /// Shows what a notification says.
+    pub(super) fn show(&mut self, notification: &ServerNotification) -> io::Result<()> {
+        use ServerNotification as Told;
+        match notification {
+            Told::TurnStarted(_) => self.waits_for = "waiting for the agent".to_owned(),
+            Told::ItemStarted(told) => self.started(&told.item)?,
+            Told::AgentMessageDelta(told) => self.text(&told.item_id, "", PLAIN, &told.delta)?,
+            Told::ReasoningSummaryTextDelta(told) => self.text(&told.item_id, "┆ ", DIM, &told.delta)?,
+            Told::CommandExecutionOutputDelta(told) => self.output(&told.item_id, &told.delta)?,
+            Told::ItemCompleted(told) => self.completed(&told.item)?,
+            Told::TurnPlanUpdated(told) => self.plan(&told.plan)?,
+            Told::TurnDiffUpdated(told) => self.diff = Some(told.diff.clone()),
+            Told::ThreadTokenUsageUpdated(told) => self.usage = Some(told.token_usage.clone()),
+            Told::Warning(told) => self.notice(&told.message)?,
+            Told::Error(told) => self.error(told)?,
+            _ => {}
+        }
+        self.screen.flush()
+    }
+
+    /// A line that stops nothing.
+    pub(super) fn notice(&mut self, message: &str) -> io::Result<()> {
+        self.screen.begin(Block::Line)?;
+        self.screen.line(format_args!("{NOTE}! {}{NOTE:#}", clean::line(message)))?;
+        self.screen.flush()
+    }
+
+    /// A remark of this program itself, under everything else.
+    pub(super) fn aside(&mut self, text: &str) -> io::Result<()> {
+        self.screen.line(format_args!("{DIM}{text}{DIM:#}"))?;
+        self.screen.flush()
+    }
+
+    /// A question and the place where its answer is typed; right below what it is about, or on its own.
+    pub(super) fn question(&mut self, lines: &[String], prompt: &str, own_block: bool) -> io::Result<()> {
+        if own_block {
+            self.screen.begin(Block::Piece)?;
+        }
+        for line in lines {
+            self.screen.line(format_args!("{BOLD}{line}{BOLD:#}"))?;
+        }
+        self.screen.ask(format_args!("{NOTE}{prompt}{NOTE:#}"))
+    }
+
+    /// Shows that something is awaited, if the screen has a place for it.
+    pub(super) fn spin(&mut self) {
+        let what = self.waits_for.clone();
+        self.screen.spin(&what);
+    }
+
+    /// Shows an item's heading (and diff), unless it is what the screen ends with.
+    pub(super) fn show_again(&mut self, item: &str, changes: &[FileUpdateChange]) -> io::Result<()> {
+        let known = self.items.entry(item.to_owned()).or_default();
+        if !changes.is_empty() && !known.shown {
+            known.shown = true;
+            self.screen.begin(Block::Text(item.to_owned()))?;
+            return diff::show(&mut self.screen, changes);
+        }
+        let heading = known.heading.clone();
+        if heading.is_empty() || self.screen.is_open(&Block::Text(item.to_owned())) {
+            return Ok(());
+        }
+        self.heading(item, &heading)
+    }
+
+    /// Shows how an item was decided about without asking anybody.
+    pub(super) fn declined(&mut self, item: &str, why: &str) -> io::Result<()> {
+        self.show_again(item, &[])?;
+        let known = self.items.entry(item.to_owned()).or_default();
+        known.closed = true;
+        if known.heading.is_empty() && !known.shown {
+            return self.notice(&format!("declined: {why}"));
+        }
+        self.screen.line(format_args!("└ {NOTE}declined: {why}{NOTE:#}"))?;
+        self.screen.flush()
+    }
+
+    /// The end of the turn.
+    pub(super) fn ended(&mut self, turn: &Turn) -> io::Result<()> {
+        self.screen.begin(Block::Piece)?;
+        let took = turn.duration_ms.map(duration).unwrap_or_default();
+        let (mark, style, word) = match turn.status {
+            TurnStatus::Completed => ("✓", GOOD, "completed"),
+            TurnStatus::Interrupted => ("■", NOTE, "interrupted"),
+            TurnStatus::Failed => ("✗", BAD, "failed"),
+            TurnStatus::InProgress => ("…", DIM, "still running"),
+        };
+        if let (Some(error), TurnStatus::Failed) = (&turn.error, turn.status) {
+            self.failure(error)?;
+        }
+        let prefix = if turn.status == TurnStatus::Interrupted || took.is_empty() { "after" } else { "in" };
+        let mut facts = Vec::new();
+        if !took.is_empty() {
+            facts.push(format!("{word} {prefix} {took}"));
+        } else {
+            facts.push(word.to_owned());
+        }
+        let changed = turn.diff.as_deref().or(self.diff.as_deref()).filter(|diff| !diff.is_empty());
+        facts.extend(changed.map(diff::summary));
+        let usage = turn.token_usage.as_ref().or(self.usage.as_ref());
+        facts.extend(usage.and_then(tokens));
+        let (first, rest) = facts.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let rest: String = rest.iter().map(|fact| format!(" · {fact}")).collect();
+        self.screen.line(format_args!("{style}{mark} {first}{style:#}{DIM}{rest}{DIM:#}"))?;
+        self.screen.flush()
+    }
+
+    fn failure(&mut self, error: &TurnError) -> io::Result<()> {
+        self.screen.line(format_args!("{BAD}{}{BAD:#}", clean::clean(&error.message).trim_end()))?;
+        let details = error.additional_details.as_deref().map(clean::clean).unwrap_or_default();
+        for line in details.lines().filter(|line| !line.trim().is_empty()) {
+            self.screen.line(format_args!("{DIM}│ {line}{DIM:#}"))?;
+        }
+        Ok(())
+    }
+
+    fn error(&mut self, told: &ErrorNotification) -> io::Result<()> {
+        // A turn's own error is shown where the turn ends.
+        if !told.turn_id.is_empty() && !told.will_retry {
+            return Ok(());
+        }
+        self.screen.begin(Block::Piece)?;
+        self.failure(&told.error)
+    }
+
+    fn started(&mut self, item: &ThreadItem) -> io::Result<()> {
+        let known = self.items.entry(item.id.clone()).or_default();
+        match &item.body {
+            ItemBody::CommandExecution { command, .. } => {
+                self.waits_for = format!("running {}", clean::short(command, 50));
+                let heading = format!("$ {}", clean::clean(command).trim().replace('\n', "\n  "));
+                known.heading.clone_from(&heading);
+                known.shown = true;
+                self.heading(&item.id, &heading)?;
+            }
+            ItemBody::FileChange { changes, .. } => {
+                self.waits_for = match changes.first() {
+                    Some(change) => format!("changing {}", clean::short(&change.path, 50)),
+                    None => "changing files".to_owned(),
+                };
+            }
+            ItemBody::McpToolCall { .. } | ItemBody::DynamicToolCall { .. } => {
+                self.waits_for = title(item);
+            }
+            ItemBody::Reasoning { .. } => self.waits_for = "thinking".to_owned(),
+            ItemBody::ContextCompaction => self.waits_for = "compacting the context".to_owned(),
+            ItemBody::UserMessage { .. } | ItemBody::AgentMessage { .. } | ItemBody::Plan { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, item: &ThreadItem) -> io::Result<()> {
+        self.waits_for = "waiting for the agent".to_owned();
+        let mut known = self.items.remove(&item.id).unwrap_or_default();
+        let took = item.started_at_ms.zip(item.completed_at_ms).map(|(from, to)| to - from);
+        match &item.body {
+            ItemBody::AgentMessage { text, .. } if !known.shown && !text.is_empty() => {
+                self.begin_text(&item.id)?;
+                self.screen.grow("", PLAIN, &clean::clean(text))?;
+                self.screen.end_line()
+            }
+            ItemBody::Reasoning { summary, .. }
+                if !known.shown && summary.iter().any(|part| !part.is_empty()) =>
+            {
+                self.begin_text(&item.id)?;
+                self.screen.grow("┆ ", DIM, &clean::clean(&summary.join("\n\n")))?;
+                self.screen.end_line()
+            }
+            ItemBody::CommandExecution {
+                command, status, aggregated_output, exit_code, duration_ms, ..
+            } => {
+                if !known.shown {
+                    let heading = format!("$ {}", clean::clean(command).trim().replace('\n', "\n  "));
+                    self.heading(&item.id, &heading)?;
+                }
+                let whole = aggregated_output.as_deref().unwrap_or_default();
+                let rest = known.output.rest(whole);
+                if !rest.is_empty() {
+                    self.reopen(&item.id, &known)?;
+                    for line in rest {
+                        self.screen.line(format_args!("{DIM}│{DIM:#} {line}"))?;
+                    }
+                }
+                if std::mem::replace(&mut known.closed, true) {
+                    return Ok(());
+                }
+                self.reopen(&item.id, &known)?;
+                let took = duration_ms.or(took).map(duration).unwrap_or_default();
+                match (status, exit_code) {
+                    (CommandExecutionStatus::Declined, _) => {
+                        self.screen.line(format_args!("└ {NOTE}declined{NOTE:#}"))
+                    }
+                    (_, Some(0)) => self.screen.line(format_args!("{DIM}└ exit 0 · {took}{DIM:#}")),
+                    (_, Some(code)) => {
+                        self.screen.line(format_args!("└ {BAD}exit {code}{BAD:#}{DIM} · {took}{DIM:#}"))
+                    }
+                    (CommandExecutionStatus::Completed, None) => {
+                        self.screen.line(format_args!("{DIM}└ {took}{DIM:#}"))
+                    }
+                    (_, None) => self.screen.line(format_args!("└ {BAD}failed{BAD:#}{DIM} · {took}{DIM:#}")),
+                }
+            }
+            ItemBody::FileChange { changes, status } => {
+                if !std::mem::replace(&mut known.shown, true) {
+                    self.screen.begin(Block::Text(item.id.clone()))?;
+                    diff::show(&mut self.screen, changes)?;
+                }
+                if known.closed {
+                    return Ok(());
+                }
+                if !self.screen.is_open(&Block::Text(item.id.clone())) {
+                    self.screen.begin(Block::Text(item.id.clone()))?;
+                    diff::headings(&mut self.screen, changes)?;
+                }
+                match status {
+                    PatchApplyStatus::Completed => self.screen.line(format_args!("{DIM}└ done{DIM:#}")),
+                    PatchApplyStatus::Declined => self.screen.line(format_args!("└ {NOTE}declined{NOTE:#}")),
+                    PatchApplyStatus::Failed | PatchApplyStatus::InProgress => {
+                        self.screen.line(format_args!("└ {BAD}failed{BAD:#}"))
+                    }
+                }
+            }
+            ItemBody::McpToolCall { status, error, declined, .. } => {
+                let failed = *status == McpToolCallStatus::Failed;
+                let why = error.as_ref().map(|error| error.message.as_str());
+                self.tool(&title(item), failed, *declined, why)
+            }
+            ItemBody::DynamicToolCall { status, content_items, declined, .. } => {
+                let failed = *status == DynamicToolCallStatus::Failed;
+                let said = content_items.iter().flatten().find_map(|content| match content {
+                    DynamicToolCallOutputContentItem::InputText { text } => Some(text.as_str()),
+                    _ => None,
+                });
+                self.tool(&title(item), failed, *declined, said)
+            }
+            ItemBody::ContextCompaction => self.tool("context compacted", false, false, None),
+            ItemBody::AgentMessage { .. }
+            | ItemBody::Reasoning { .. }
+            | ItemBody::UserMessage { .. }
+            | ItemBody::Plan { .. } => Ok(()),
+        }
+    }
+
+    /// One line for a call of any other tool, with its result if that is short.
+    fn tool(&mut self, title: &str, failed: bool, declined: bool, said: Option<&str>) -> io::Result<()> {
+        self.screen.begin(Block::Line)?;
+        let result = said.map(str::trim).filter(|said| !said.is_empty());
+        let short = |said: &str| format!(" · {}", clean::short(said, RESULT));
+        if declined {
+            return self.screen.line(format_args!("{NOTE}✗{NOTE:#} {title}{DIM} · declined{DIM:#}"));
+        }
+        if failed {
+            let why = result.map(short).unwrap_or_default();
+            return self.screen.line(format_args!("{BAD}✗{BAD:#} {title}{DIM}{why}{DIM:#}"));
+        }
+        // Contents of files and the like are the agent's business.
+        let result = result.filter(|said| !said.contains('\n') && said.chars().count() <= RESULT).map(short);
+        let result = result.unwrap_or_default();
+        self.screen.line(format_args!("{DIM}•{DIM:#} {title}{DIM}{result}{DIM:#}"))
+    }
+
+    fn text(&mut self, item: &str, margin: &str, style: anstyle::Style, delta: &str) -> io::Result<()> {
+        self.begin_text(item)?;
+        let known = self.items.entry(item.to_owned()).or_default();
+        known.shown = true;
+        let text = known.text.push(delta);
+        self.screen.grow(margin, style, &text)
+    }
+
+    fn begin_text(&mut self, item: &str) -> io::Result<()> {
+        let block = Block::Text(item.to_owned());
+        if self.screen.is_open(&block) { Ok(()) } else { self.screen.begin(block) }
+    }
+
+    fn output(&mut self, item: &str, delta: &str) -> io::Result<()> {
+        let known = self.items.entry(item.to_owned()).or_default();
+        let lines = known.output.push(delta);
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let heading = known.heading.clone();
+        if !self.screen.is_open(&Block::Text(item.to_owned())) && !heading.is_empty() {
+            self.heading(item, &heading)?;
+        }
+        for line in lines {
+            self.screen.line(format_args!("{DIM}│{DIM:#} {line}"))?;
+        }
+        Ok(())
+    }
+
+    fn heading(&mut self, item: &str, heading: &str) -> io::Result<()> {
+        self.screen.begin(Block::Text(item.to_owned()))?;
+        self.screen.line(format_args!("{BOLD}{heading}{BOLD:#}"))
+    }
+
+    /// Something else was shown meanwhile: says again what the following belongs to.
+    fn reopen(&mut self, item: &str, known: &Item) -> io::Result<()> {
+        if self.screen.is_open(&Block::Text(item.to_owned())) || known.heading.is_empty() {
+            return Ok(());
+        }
+        self.heading(item, &known.heading)
+    }
+
+    /// The whole plan when it is new, afterwards what has changed.
+    fn plan(&mut self, plan: &[TurnPlanStep]) -> io::Result<()> {
+        let is_new = plan.len() != self.plan.len()
+            || plan.iter().zip(&self.plan).any(|(now, before)| now.step != before.step);
+        if is_new {
+            self.screen.begin(Block::Piece)?;
+            for step in plan {
+                self.step(step)?;
+            }
+        } else {
+            let changed: Vec<_> = plan.iter().zip(&self.plan).filter(|(now, before)| now != before).collect();
+            let changed: Vec<TurnPlanStep> = changed.into_iter().map(|(now, _)| now.clone()).collect();
+            // What begins is shown by what follows; what is done by its mark.
+            let done = changed.iter().filter(|step| step.status == TurnPlanStepStatus::Completed);
+            for step in done {
+                self.screen.begin(Block::Line)?;
+                self.step(step)?;
+            }
+        }
+        self.plan = plan.to_vec();
+        Ok(())
+    }
+
+    fn step(&mut self, step: &TurnPlanStep) -> io::Result<()> {
+        let text = clean::line(&step.step);
+        match step.status {
+            TurnPlanStepStatus::Completed => {
+                self.screen.line(format_args!("{GOOD}✓{GOOD:#} {DIM}{text}{DIM:#}"))
+            }
+            TurnPlanStepStatus::InProgress => self.screen.line(format_args!("{BOLD}▸ {text}{BOLD:#}")),
+            TurnPlanStepStatus::Pending => self.screen.line(format_args!("{DIM}○ {text}{DIM:#}")),
+        }
+    }
+}
+
+/// What a call is called.
+fn title(item: &ThreadItem) -> String {
+    let own =
+        item.tool_call.as_ref().map(|call| call.title.as_str()).filter(|title| !title.trim().is_empty());
+    match (&item.body, own) {
+        (ItemBody::McpToolCall { server, tool, .. }, _) => clean::short(&format!("{server}: {tool}"), TITLE),
+        (_, Some(title)) => clean::short(title, TITLE),
+        (ItemBody::DynamicToolCall { tool, .. }, None) => clean::short(tool, TITLE),
+        _ => String::new(),
+    }
+}
+
+/// A time span as people say it.
+pub(super) fn duration(ms: i64) -> String {
+    let ms = ms.max(0);
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
+    }
+}
+
+fn tokens(usage: &ThreadTokenUsage) -> Option<String> {
+    let total = usage.total.total_tokens;
+    let used = usage.last.total_tokens;
+    let window = usage.model_context_window.filter(|window| *window > 0);
+    let sum = (total > 0).then(|| format!("{} tokens", grouped(total)));
+    let context = window.map(|window| format!("context {} of {}", grouped(used), grouped(window)));
+    match (sum, context) {
+        (Some(sum), Some(context)) => Some(format!("{sum} · {context}")),
+        (sum, context) => sum.or(context),
+    }
+}
+
+/// A number with its thousands set apart.
+fn grouped(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if number < 0 { format!("-{text}") } else { text }
+}

@@ -1,0 +1,157 @@
+//! From the configuration to the providers of a server, the built-in one among them.
+
+use std::collections::BTreeMap;
+
+use signalbox_engine::{Catalog, ProviderEntry, base_environment};
+use signalbox_facts::Provider;
+use signalbox_home::{Config, Home, HomeError, ProviderConfig};
+
+/// The provider that is built in.
+pub const REHEARSAL: &str = "rehearsal";
+/// Where the rehearsal agent keeps conversations, so that they go on in another process.
+const REHEARSAL_STATE: &str = "SIGNALBOX_REHEARSAL_STATE";
+
+/// The providers cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum ProvidersError {
+    /// A provider that is not known needs a command.
+    #[error("[providers.{name}] in config.toml needs a `command`: signalbox knows no agent of this name")]
+    NoCommand {
+        /// Its name.
+        name: String,
+    },
+    /// The built-in agent has no place for its conversations.
+    #[error(transparent)]
+    State(#[from] HomeError),
+}
+
+/// The known providers, the built-in one, which is started with the command line `rehearsal`, and those of the
+/// configuration. Agents get a fixed base of this process's environment and, where they ask for more, of `env`.
+///
+/// # Errors
+/// If a provider of the configuration lacks its command, or the home refuses a folder.
+pub fn catalog(
+    home: &Home,
+    config: &Config,
+    rehearsal: Vec<String>,
+    env: BTreeMap<String, String>,
+) -> Result<Catalog, ProvidersError> {
+    let mut built_in = ProviderEntry::custom(REHEARSAL, "Rehearsal (built in)", rehearsal);
+    let state = home.agent_state(REHEARSAL)?;
+    built_in.env.insert(REHEARSAL_STATE.to_owned(), state.display().to_string());
+
+    let mut entries = BTreeMap::from([(REHEARSAL.to_owned(), built_in)]);
+    for (name, configured) in &config.providers {
+        let provider = Provider::new(name);
+        let known = entries.remove(provider.as_str()).or_else(|| ProviderEntry::known(provider.as_str()));
+        let entry = entry(&provider, known, configured)?;
+        entries.insert(provider.to_string(), entry);
+    }
+    let default = Provider::new(&config.default_provider);
+    Ok(Catalog::new(entries.into_values().collect(), default, base_environment(), env))
+}
+
+fn entry(
+    provider: &Provider,
+    known: Option<ProviderEntry>,
+    configured: &ProviderConfig,
+) -> Result<ProviderEntry, ProvidersError> {
+    let name = provider.as_str();
+    let mut entry = match (known, &configured.command) {
+        (Some(known), _) => known,
+        (None, Some(_)) => ProviderEntry::custom(name, name, Vec::new()),
+        (None, None) => return Err(ProvidersError::NoCommand { name: name.to_owned() }),
+    };
+    if let Some(command) = &configured.command {
+        // Another program: what the known one needs beside it says nothing about this one.
+        entry.commands = vec![vec![command.clone()]];
+        entry.needs.clear();
+        entry.hint = Some(format!("it is set in config.toml, [providers.{name}]"));
+    }
+    if let Some(args) = &configured.args {
+        for line in &mut entry.commands {
+            line.truncate(1);
+            line.extend(args.iter().cloned());
+        }
+    }
+    entry.env.extend(configured.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if let Some(cwd) = &configured.cwd {
+        entry.cwd = Some(cwd.clone());
+    }
+    if let Some(mode) = &configured.ask_mode {
+        entry.ask_modes = vec![mode.clone()];
+    }
+    if let Some(mode) = &configured.yolo_mode {
+        entry.yolo_modes = vec![mode.clone()];
+    }
+    if let Some(protocol) = configured.protocol {
+        entry.protocol = protocol;
+    }
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configured(toml: &str) -> (Home, Result<Catalog, ProvidersError>, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::locate(Some(folder.path().join("home")), &|_| None).unwrap();
+        let config = Config::parse(toml, "config.toml").unwrap();
+        let catalog = catalog(&home, &config, vec!["/bin/true".into(), "rehearsal".into()], BTreeMap::new());
+        (home, catalog, folder)
+    }
+
+    #[test]
+    fn the_built_in_one_is_there_without_a_configuration() {
+        let (home, catalog, _folder) = configured("");
+        let catalog = catalog.unwrap();
+        assert_eq!(catalog.default_provider().as_str(), "rehearsal");
+        let entry = catalog.entry(&Provider::new("rehearsal")).unwrap();
+        assert_eq!(entry.commands, [["/bin/true", "rehearsal"]]);
+        assert_eq!(entry.env[REHEARSAL_STATE], home.folder().join("agents/rehearsal").display().to_string());
+        assert!(catalog.entry(&Provider::new("opencode")).is_ok());
+    }
+
+    #[test]
+    fn a_custom_one_is_started_as_configured() {
+        let (_, catalog, _folder) = configured(
+            "default_provider = \"mine\"\n[providers.mine]\ncommand = \"my-agent\"\nargs = [\"acp\"]\n\
+             env = { KEY = \"v\" }\ncwd = \"/srv\"\nask_mode = \"default\"\nyolo_mode = \"bypass\"\nprotocol = 2\n",
+        );
+        let catalog = catalog.unwrap();
+        assert_eq!(catalog.default_provider().as_str(), "mine");
+        let entry = catalog.entry(&Provider::new("mine")).unwrap();
+        assert_eq!(entry.commands, [["my-agent", "acp"]]);
+        assert_eq!(entry.env["KEY"], "v");
+        assert_eq!(entry.cwd.as_deref(), Some(std::path::Path::new("/srv")));
+        assert_eq!(
+            (entry.ask_modes.as_slice(), entry.yolo_modes.as_slice()),
+            (&["default".to_owned()][..], &["bypass".to_owned()][..])
+        );
+        assert_eq!(entry.protocol, 2);
+    }
+
+    #[test]
+    fn a_known_one_keeps_what_is_not_configured() {
+        let (_, catalog, _folder) = configured("[providers.open_code]\nargs = [\"acp\", \"--verbose\"]\n");
+        let catalog = catalog.unwrap();
+        let known = ProviderEntry::known("opencode").unwrap();
+        let entry = catalog.entry(&Provider::new("opencode")).unwrap();
+        assert_eq!(entry.title, known.title);
+        assert_eq!(entry.commands[0], [known.commands[0][0].as_str(), "acp", "--verbose"]);
+        let built_in = configured("[providers.rehearsal]\nenv = { SIGNALBOX_REHEARSAL_START = \"hang\" }\n");
+        let built_in = built_in.1.unwrap();
+        let entry = built_in.entry(&Provider::new("rehearsal")).unwrap();
+        assert_eq!(entry.commands, [["/bin/true", "rehearsal"]]);
+        assert!(entry.env.contains_key(REHEARSAL_STATE) && entry.env["SIGNALBOX_REHEARSAL_START"] == "hang");
+    }
+
+    #[test]
+    fn a_custom_one_without_a_command_is_refused() {
+        let (_, catalog, _folder) = configured("[providers.mine]\nargs = [\"acp\"]\n");
+        assert!(
+            catalog.unwrap_err().to_string().contains("[providers.mine] in config.toml needs a `command`")
+        );
+    }
+}

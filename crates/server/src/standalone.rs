@@ -1,0 +1,203 @@
+//! A whole server in this process: lock, store, engine, app-server and connections, started and ended in order.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use signalbox_app_server::{AppInfo, AppServer, Hubs};
+use signalbox_engine::{Engine, EngineConfig, Limits, wall_clock_ms};
+use signalbox_home::{Config, Home, Lock, LockError};
+use signalbox_rpc::{
+    CloseReason, ConnOptions, OutboxLimits, RegistryError, Service, Transport, UnixDoor, serve,
+};
+use signalbox_store::{Store, StoreError};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::providers::{self, ProvidersError};
+use crate::signals::Signals;
+
+/// Connections to a unix socket at a time; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 1024;
+/// How long the hubs may take to hand out what the end of the turns has told.
+const TELLING: Duration = Duration::from_secs(5);
+/// How long everything may take after a signal; then the process leaves with what is left undone.
+const LEAVING: Duration = Duration::from_secs(30);
+
+/// What a server is made of.
+#[derive(Debug)]
+pub struct Setup {
+    /// Its home.
+    pub home: Home,
+    /// Its configuration.
+    pub config: Config,
+    /// What the process is, for whoever finds the home locked: `app-server`, `run`.
+    pub role: &'static str,
+    /// Where relative directories of clients begin. Absolute.
+    pub base_dir: PathBuf,
+    /// The command line of the built-in agent.
+    pub rehearsal: Vec<String>,
+    /// What agents may be given of the environment.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Another process serves the home.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The database cannot be used.
+    #[error("cannot open {}", path.display())]
+    Store {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        source: StoreError,
+    },
+    /// The providers cannot be put together.
+    #[error(transparent)]
+    Providers(#[from] ProvidersError),
+    /// The method table is inconsistent, which its tests rule out.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+/// How a server ended after it was asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything has ended in order.
+    Whole,
+    /// A second signal came, or it took too long.
+    Forced,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Standalone {
+    config: Config,
+    store: Store,
+    app: AppServer,
+    service: Service,
+    connections: TaskTracker,
+    /// Cancelled: doors accept nobody any more.
+    leaving: CancellationToken,
+    /// Cancelled: connections drain and end.
+    closing: CancellationToken,
+    _lock: Lock,
+}
+
+impl Standalone {
+    /// Takes the home's lock and starts everything; turns that an earlier process left open are ended.
+    ///
+    /// # Errors
+    /// If the home is in use, its database cannot be opened, or the configuration makes no sense.
+    pub async fn start(setup: Setup) -> Result<Self, StartError> {
+        let Setup { home, config, role, base_dir, rehearsal, env } = setup;
+        let lock = Lock::take(&home, role, env!("CARGO_PKG_VERSION"))?;
+        let catalog = providers::catalog(&home, &config, rehearsal, env)?;
+        let path = home.database();
+        let failed = |source| StartError::Store { path: path.clone(), source };
+        let store = Store::open(&path).await.map_err(failed)?;
+        let hubs = Hubs::new(store.reader.clone(), AppInfo::new(home.folder().to_path_buf(), base_dir));
+        let engine = EngineConfig {
+            catalog,
+            limits: Limits {
+                initialize: config.limits.initialize,
+                session: config.limits.session,
+                cancel: config.limits.cancel,
+                stall: config.limits.stall,
+                stop_grace: config.limits.stop,
+                line_bytes: config.limits.agent_line_bytes,
+                ..Limits::default()
+            },
+            blobs: Some(home.folder().join("blobs")),
+            idle_agent: config.limits.idle_agent,
+            on_load: hubs.on_load(),
+            now_ms: wall_clock_ms,
+        };
+        let engine = Engine::start(store.clone(), engine).await.map_err(failed)?;
+        let app = AppServer::new(engine, hubs);
+        let service = app.service()?;
+        Ok(Self {
+            config,
+            store,
+            app,
+            service,
+            connections: TaskTracker::new(),
+            leaving: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            _lock: lock,
+        })
+    }
+
+    /// Serves one connection, on a task of its own; the future says how it ended.
+    pub fn serve<T: Transport>(
+        &self,
+        transport: T,
+        label: &str,
+    ) -> impl Future<Output = CloseReason> + use<T> {
+        let mut options = self.options(label);
+        // A client that shares our terminal or pipe is never cut for being slow; it is bounded by its outbox.
+        options.stall_grace = None;
+        let service = self.service.clone();
+        let ended = self.connections.spawn(async move { serve(transport, service, options).await });
+        async move { ended.await.unwrap_or(CloseReason::Dropped) }
+    }
+
+    /// Accepts clients of a unix socket until the server leaves.
+    pub async fn listen(&self, door: UnixDoor) {
+        let options = || self.options("unix");
+        let leaving = self.leaving.clone();
+        door.run(self.service.clone(), MAX_CONNECTIONS, leaving, &self.connections, options).await;
+    }
+
+    /// Ends the server in order: nobody new comes in, open turns end as interrupted, every client is told, connections
+    /// end, the store is closed. A signal on the way, or half a minute, cuts it short.
+    pub async fn drain(self, signals: &mut Signals) -> Drained {
+        self.leaving.cancel();
+        tokio::select! {
+            () = self.leave() => Drained::Whole,
+            signal = signals.next() => {
+                tracing::warn!(signal, "leaving at once, as asked again");
+                Drained::Forced
+            }
+            () = tokio::time::sleep(LEAVING) => {
+                tracing::error!("leaving with something undone: it took too long");
+                Drained::Forced
+            }
+        }
+    }
+
+    async fn leave(&self) {
+        self.app.engine().shutdown().await;
+        // The hubs hand out the last they have heard before the connections end.
+        if tokio::time::timeout(TELLING, self.app.shutdown()).await.is_err() {
+            tracing::warn!("some clients may not have been told the end of their turns");
+        }
+        self.closing.cancel();
+        self.connections.close();
+        self.connections.wait().await;
+        self.app.shutdown().await;
+        self.store.close().await;
+    }
+
+    fn options(&self, label: &str) -> ConnOptions {
+        let limits = &self.config.limits;
+        let defaults = OutboxLimits::default();
+        ConnOptions {
+            label: label.into(),
+            max_frame_bytes: limits.frame_bytes,
+            outbox: OutboxLimits {
+                soft_bytes: defaults.soft_bytes.min(limits.outbox_bytes),
+                hard_bytes: limits.outbox_bytes,
+                answer_bytes: limits.outbox_bytes / 2,
+            },
+            shutdown: self.closing.clone(),
+            tasks: self.connections.clone(),
+            hooks: self.app.hooks(),
+            ..ConnOptions::default()
+        }
+    }
+}
