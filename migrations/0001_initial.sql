@@ -58,6 +58,20 @@ create table facts (
     primary key (session, seq)
 ) without rowid;
 
+-- Appends facts that change nothing but the log and the high-water mark: the common commit, chunks of text. One statement
+-- is a whole transaction, and costs a third of the changes of thread that begin, update, insert and commit would.
+create view appended as
+    select session, seq, turn, item_seq, at_ms, kind, body from facts;
+
+create trigger append instead of insert on appended
+begin
+    select raise(abort, 'not the next seq')
+    where not exists (select 1 from sessions where id = new.session and last_seq = new.seq - 1);
+    update sessions set last_seq = new.seq where id = new.session;
+    insert into facts (session, seq, through_seq, turn, item_seq, at_ms, kind, body)
+    values (new.session, new.seq, new.seq, new.turn, new.item_seq, new.at_ms, new.kind, new.body);
+end;
+
 create table turns (
     session blob not null,
     -- Its facts begin here and end before the next turn's; late ones included.

@@ -14,6 +14,11 @@ use signalbox_store::{Commit, SessionQuery, Store};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
+    // On a worker, as the session actors are.
+    tokio_util::task::TaskTracker::new().spawn(measure()).await.unwrap();
+}
+
+async fn measure() {
     let home = std::env::args().nth(1).unwrap_or_else(|| std::env::temp_dir().display().to_string());
     let folder = Path::new(&home).join(format!("store-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

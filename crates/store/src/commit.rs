@@ -34,6 +34,8 @@ pub(crate) struct Prepared {
     pub last: Seq,
     pub rows: Vec<FactRow>,
     pub boundary: bool,
+    /// Whether anything derived follows from its facts.
+    derives: bool,
     pub bytes: usize,
     pub entries: Vec<Committed>,
 }
@@ -51,10 +53,16 @@ impl Prepared {
             expected,
             last: expected + rows.len() as u64,
             boundary,
+            derives: !derive::changes(facts(&entries)).is_empty(),
             bytes: rows.iter().map(FactRow::bytes).sum(),
             rows,
             entries,
         })
+    }
+
+    /// Whether it changes nothing but the log and the high-water mark.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.derives
     }
 
     pub(crate) fn changes(&self) -> Vec<Change<'_>> {

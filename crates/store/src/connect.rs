@@ -30,6 +30,9 @@ pub struct StoreOptions {
     pub busy_timeout: Duration,
     /// Upper bound of the database in pages of 4 KiB; beyond it commits fail as if the disk were full. Default: none.
     pub max_pages: Option<u32>,
+    /// About how many bytes the write-ahead log may take before it is moved into the file; at sixteen times as many the
+    /// writer takes part, between two commits. Default: 4 MiB.
+    pub wal_bytes: u64,
     /// Armed fail points.
     #[cfg(feature = "fail-points")]
     pub fail_points: crate::FailPoints,
@@ -40,6 +43,7 @@ impl Default for StoreOptions {
         Self {
             busy_timeout: Duration::from_secs(2),
             max_pages: None,
+            wal_bytes: 4 * 1024 * 1024,
             #[cfg(feature = "fail-points")]
             fail_points: crate::FailPoints::from_environment(),
         }
@@ -134,6 +138,11 @@ impl Place {
         let opened = self.options(Role::Write, options).connect().await;
         let mut connection = opened.map_err(|source| StoreError::open(path, source))?;
         let version = self.version(&mut connection).await?;
+        if version == 0 && matches!(self, Self::File(_)) {
+            // An empty file has nothing that a journal could save, and each of its syncs would be waited for.
+            let first = connection.execute("pragma synchronous = normal; pragma journal_mode = off").await;
+            first.map_err(|source| StoreError::open(path, source))?;
+        }
         let pragmas = connection.execute(AssertSqlSafe(self.pragmas(Role::Write, options))).await;
         pragmas.map_err(|source| StoreError::open(path, source))?;
         migrate(path, &mut connection, version).await?;

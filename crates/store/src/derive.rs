@@ -1,4 +1,5 @@
-//! What a commit changes besides the log: rows derived from its facts. Pure.
+//! What a commit changes besides the log: rows derived from its facts. Pure. For a session's row it says in changes what
+//! [`signalbox_facts::SessionRow::apply`] says of the whole row; a test holds the two together.
 
 use signalbox_facts::{
     Activity, Fact, FactBody, PendingInput, Policy, Seq, SessionCreated, SessionRule, TitleChanged,
@@ -14,8 +15,10 @@ pub(crate) enum Change<'a> {
     Title(&'a TitleChanged),
     /// Activity; `first` is the first revision in the commit, which must follow the stored one.
     Activity { first: u64, last: &'a Activity },
+    /// A prompt was accepted; the first one of a session is its preview.
+    Prompted { at_ms: i64, preview: String },
     /// A turn began.
-    TurnOpened { turn: TurnId, first_seq: Seq, at_ms: i64, context: &'a TurnContext, preview: String },
+    TurnOpened { turn: TurnId, first_seq: Seq, at_ms: i64, context: &'a TurnContext },
     /// A turn ended.
     TurnEnded { turn: TurnId, seq: Seq, at_ms: i64, ended: &'a TurnEnded },
     /// Policy.
@@ -59,6 +62,8 @@ pub(crate) fn changes<'a>(facts: impl Iterator<Item = &'a Fact> + Clone) -> Vec<
                 activity = Some((activity.map_or(next.revision, |(first, _)| first), next));
             }
             FactBody::Prompt(prompt) => {
+                let preview = prompt.display.chars().take(PREVIEW_SCALARS).collect();
+                out.push(Change::Prompted { at_ms: fact.at_ms, preview });
                 if let (Some(context), Some(turn)) = (&prompt.opens, fact.turn) {
                     // The activity before the prompt belongs to the turn too.
                     let first = facts.clone().find(|other| other.turn == Some(turn));
@@ -67,7 +72,6 @@ pub(crate) fn changes<'a>(facts: impl Iterator<Item = &'a Fact> + Clone) -> Vec<
                         first_seq: first.map_or(fact.seq, |first| first.seq),
                         at_ms: fact.at_ms,
                         context,
-                        preview: prompt.text.trim().chars().take(PREVIEW_SCALARS).collect(),
                     });
                 }
                 if let Some(client_message_id) = &prompt.client_message_id {

@@ -13,6 +13,8 @@ use crate::derive::Change;
 #[derive(Debug)]
 pub(crate) struct Statement {
     sql: SqlStr,
+    /// How many statements it is.
+    parts: usize,
     values: SqliteArguments,
     /// A value could not be encoded; told when the statement runs.
     broken: Option<sqlx::Error>,
@@ -20,13 +22,15 @@ pub(crate) struct Statement {
 
 impl Statement {
     pub(crate) fn new(sql: &'static str) -> Self {
-        Self { sql: sql.into_sql_str(), values: SqliteArguments::default(), broken: None }
+        Self { parts: parts(sql), sql: sql.into_sql_str(), values: SqliteArguments::default(), broken: None }
     }
 
     /// From pieces of this crate's own text; values are bound, never spliced in.
     pub(crate) fn composed(sql: impl Into<Arc<str>>) -> Self {
         let sql: Arc<str> = sql.into();
-        Self { sql: AssertSqlSafe(sql).into_sql_str(), values: SqliteArguments::default(), broken: None }
+        let parts = parts(&sql);
+        let sql = AssertSqlSafe(sql).into_sql_str();
+        Self { parts, sql, values: SqliteArguments::default(), broken: None }
     }
 
     pub(crate) fn bind<'t, T: Encode<'t, Sqlite> + Type<Sqlite>>(mut self, value: T) -> Self {
@@ -71,19 +75,22 @@ impl Statement {
     pub(crate) async fn run(self, connection: &mut SqliteConnection) -> (Changed, Result<(), sqlx::Error>) {
         use futures_util::TryStreamExt;
         let mut changed = Changed::default();
+        let parts = self.parts;
         let query = match self.query() {
             Ok(query) => query,
             Err(error) => return (changed, Err(error)),
         };
         let mut results = connection.fetch_many(query);
-        loop {
+        // Not until the stream ends: its end would be one more change of thread.
+        while changed.len() < parts {
             match results.try_next().await {
                 Ok(Some(Either::Left(done))) => changed.push(done.rows_affected()),
                 Ok(Some(Either::Right(_))) => {}
-                Ok(None) => return (changed, Ok(())),
+                Ok(None) => break,
                 Err(error) => return (changed, Err(error)),
             }
         }
+        (changed, Ok(()))
     }
 
     /// Runs it where only failure and the rows changed by its first statement matter.
@@ -91,6 +98,11 @@ impl Statement {
         let (changed, result) = self.run(connection).await;
         result.map(|()| changed.at(0))
     }
+}
+
+/// None of our texts has a semicolon elsewhere than between statements.
+fn parts(sql: &str) -> usize {
+    1 + sql.bytes().filter(|byte| *byte == b';').count()
 }
 
 /// Rows changed by each statement of a message, in order.
@@ -145,6 +157,16 @@ impl FactRow {
         self.body.len() + 96
     }
 
+    fn bind_to(&self, statement: Statement) -> Statement {
+        statement
+            .bind(self.seq)
+            .maybe_id(self.turn)
+            .bind(self.item_seq)
+            .bind(self.at_ms)
+            .bind(self.kind)
+            .bind(self.body.clone())
+    }
+
     pub(crate) fn seq(&self) -> i64 {
         self.seq
     }
@@ -154,17 +176,13 @@ impl FactRow {
     }
 }
 
-/// What surrounds the head of a commit.
+/// What comes before the head of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Frame {
     /// Begins the transaction.
     pub begin: bool,
     /// Sets the savepoint of this session's commit.
     pub savepoint: bool,
-    /// The commit ends here, without derived changes: releases the savepoint.
-    pub release: bool,
-    /// Commits the transaction.
-    pub commit: bool,
 }
 
 impl Frame {
@@ -177,14 +195,41 @@ impl Frame {
 /// Most fact rows in one statement.
 pub(crate) const ROWS: usize = 64;
 
-/// Texts of the head, by frame and number of rows; made once each, few shapes.
+/// Texts of statements with many rows, made once each. Rows are padded to a power of two with nulls, so that few
+/// statements have to be prepared. Values have no numbers: SQLite would look each of them up by name.
 #[derive(Default, Debug)]
-pub(crate) struct Heads(std::collections::HashMap<(Frame, usize), Arc<str>>);
+pub(crate) struct Texts(std::collections::HashMap<(Shape, usize), Arc<str>>);
 
-impl Heads {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Shape {
+    Append,
+    Head(Frame),
+    More,
+}
+
+impl Texts {
+    /// Facts of any sessions that change nothing but the log: one statement that is a transaction of its own. It fails
+    /// as a whole if one of them does not follow its session's high-water mark.
+    pub(crate) fn append<'a>(
+        &mut self,
+        count: usize,
+        rows: impl Iterator<Item = (SessionId, &'a FactRow)>,
+    ) -> Statement {
+        let mut statement = self.text(Shape::Append, count, |sql, places| {
+            sql.push_str(
+                "insert into appended (session, seq, turn, item_seq, at_ms, kind, body) select * from ",
+            );
+            values(sql, places, 7);
+            sql.push_str(" where column2 is not null");
+        });
+        for (session, row) in rows {
+            statement = row.bind_to(statement.id(session.0));
+        }
+        pad(statement, count, 7)
+    }
+
     /// The head of a commit: frame, compare-and-set of the high-water mark, up to [`ROWS`] facts. Where the mark is not
-    /// the expected one nothing is inserted, which the count of the guard statement tells. Rows are padded to a power of
-    /// two with nulls, so that few statements have to be prepared.
+    /// the expected one nothing is inserted, which the count of the guard statement tells.
     pub(crate) fn head(
         &mut self,
         frame: Frame,
@@ -193,60 +238,58 @@ impl Heads {
         last: Seq,
         rows: &[FactRow],
     ) -> Statement {
-        let places = rows.len().next_power_of_two();
-        let text = self.0.entry((frame, places)).or_insert_with(|| {
-            let mut sql = String::new();
+        let statement = self.text(Shape::Head(frame), rows.len(), |sql, places| {
             sql.push_str(if frame.begin { "begin immediate; " } else { "" });
             sql.push_str(if frame.savepoint { "savepoint c; " } else { "" });
-            sql.push_str("update sessions set last_seq = ?3 where id = ?1 and last_seq = ?2; ");
-            sql.push_str(&insert(places, 4, "changes() = 1 and "));
-            sql.push_str(if frame.release { "; release c" } else { "" });
-            sql.push_str(if frame.commit { "; commit" } else { "" });
+            sql.push_str("update sessions set last_seq = ? where id = ? and last_seq = ?; ");
+            insert(sql, places, "changes() = 1 and ");
+        });
+        bind_rows(statement.int(last).id(session.0).int(expected), session, rows)
+    }
+
+    /// Further facts of a commit whose head has passed.
+    pub(crate) fn more(&mut self, session: SessionId, rows: &[FactRow]) -> Statement {
+        let statement = self.text(Shape::More, rows.len(), |sql, places| insert(sql, places, ""));
+        bind_rows(statement, session, rows)
+    }
+
+    fn text(&mut self, shape: Shape, rows: usize, write: impl FnOnce(&mut String, usize)) -> Statement {
+        let places = rows.next_power_of_two();
+        let text = self.0.entry((shape, places)).or_insert_with(|| {
+            let mut sql = String::new();
+            write(&mut sql, places);
             sql.into()
         });
-        let head = Statement::composed(text.clone()).id(session.0).int(expected).int(last);
-        bind_rows(head, rows, places)
+        Statement::composed(text.clone())
     }
 }
 
-/// Further facts of a commit whose head has passed.
-pub(crate) fn more_facts(session: SessionId, rows: &[FactRow]) -> Statement {
-    let places = rows.len().next_power_of_two();
-    let text: Arc<str> = insert(places, 2, "").into();
-    bind_rows(Statement::composed(text).id(session.0), rows, places)
-}
-
-fn insert(places: usize, first: usize, condition: &str) -> String {
-    let mut sql = String::from(
+fn insert(sql: &mut String, places: usize, condition: &str) {
+    sql.push_str(
         "insert into facts (session, seq, through_seq, turn, item_seq, at_ms, kind, body) \
-         select ?1, column1, column1, column2, column3, column4, column5, column6 from (values ",
+         select ?, column1, column1, column2, column3, column4, column5, column6 from ",
     );
-    for place in 0..places {
-        let n = first + place * 6;
-        let comma = if place == 0 { "" } else { ", " };
-        let row = [n, n + 1, n + 2, n + 3, n + 4, n + 5].map(|n| format!("?{n}")).join(", ");
-        sql.push_str(&format!("{comma}({row})"));
-    }
-    sql.push_str(&format!(") where {condition}column1 is not null"));
-    sql
+    values(sql, places, 6);
+    sql.push_str(" where ");
+    sql.push_str(condition);
+    sql.push_str("column1 is not null");
 }
 
-fn bind_rows(mut statement: Statement, rows: &[FactRow], places: usize) -> Statement {
-    for row in rows {
-        statement = statement
-            .bind(row.seq)
-            .maybe_id(row.turn)
-            .bind(row.item_seq)
-            .bind(row.at_ms)
-            .bind(row.kind)
-            .bind(row.body.clone());
-    }
-    for _ in rows.len()..places {
-        for _ in 0..6 {
-            statement = statement.bind(None::<i64>);
-        }
-    }
-    statement
+fn values(sql: &mut String, places: usize, columns: usize) {
+    let row = format!("({})", vec!["?"; columns].join(", "));
+    sql.push_str("(values ");
+    sql.push_str(&vec![row.as_str(); places].join(", "));
+    sql.push(')');
+}
+
+fn bind_rows(statement: Statement, session: SessionId, rows: &[FactRow]) -> Statement {
+    let statement = rows.iter().fold(statement.id(session.0), |statement, row| row.bind_to(statement));
+    pad(statement, rows.len(), 6)
+}
+
+fn pad(statement: Statement, rows: usize, columns: usize) -> Statement {
+    let nulls = (rows.next_power_of_two() - rows) * columns;
+    (0..nulls).fold(statement, |statement, _| statement.bind(None::<i64>))
 }
 
 /// The statement of a derived change, and whether its first part must change exactly one row.
@@ -272,27 +315,34 @@ pub(crate) fn change(session: SessionId, change: &Change<'_>) -> (Statement, boo
             .int(*first),
             true,
         ),
-        Change::TurnOpened { turn, first_seq, at_ms, context, preview } => (
+        Change::Prompted { at_ms, preview } => (
+            Statement::new(
+                "update sessions set updated_at_ms = ?2, preview = case when preview = '' then ?3 else preview end \
+                 where id = ?1",
+            )
+            .id(id)
+            .bind(*at_ms)
+            .bind(preview.as_str()),
+            true,
+        ),
+        Change::TurnOpened { turn, first_seq, at_ms, context } => (
             Statement::new(
                 "insert into turns (session, first_seq, id, status, reverted, compacted, started_at_ms, context) \
-                 values (?1, ?2, ?3, ?4, 0, 0, ?5, ?6); \
-                 update sessions set updated_at_ms = max(updated_at_ms, ?5), \
-                 preview = case when preview = '' then ?7 else preview end where id = ?1",
+                 values (?1, ?2, ?3, ?4, 0, 0, ?5, ?6)",
             )
             .id(id)
             .int(*first_seq)
             .id(turn.0)
             .bind(word(&TurnStatus::InProgress))
             .bind(*at_ms)
-            .json(context)
-            .bind(preview.as_str()),
+            .json(context),
             true,
         ),
         Change::TurnEnded { turn, seq, at_ms, ended } => (
             Statement::new(
                 "update turns set end_seq = ?3, status = ?4, failure = ?5, ended_at_ms = ?6 \
                  where session = ?1 and id = ?2; \
-                 update sessions set updated_at_ms = max(updated_at_ms, ?6) where id = ?1; \
+                 update sessions set updated_at_ms = ?6 where id = ?1; \
                  delete from pending_inputs where session = ?1 and turn = ?2",
             )
             .id(id)
@@ -341,11 +391,12 @@ pub(crate) fn change(session: SessionId, change: &Change<'_>) -> (Statement, boo
         }
         Change::Rule(rule) => (
             Statement::new(
-                "update session_details set rules = json_insert(rules, '$[#]', json(?2)) where session = ?1",
+                "update session_details set rules = json_insert(rules, '$[#]', json(?2)) where session = ?1 \
+                 and not exists (select 1 from json_each(rules) where value = json(?2))",
             )
             .id(id)
             .json(rule),
-            true,
+            false,
         ),
         Change::Reverted { from_seq } => (
             Statement::new("update turns set reverted = 1 where session = ?1 and first_seq >= ?2")

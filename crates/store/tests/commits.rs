@@ -285,6 +285,21 @@ async fn one_bad_session_takes_nobody_with_it() {
 }
 
 #[tokio::test]
+async fn a_stale_chunk_among_chunks_fails_alone() {
+    let fail_points = FailPoints::default();
+    let (_home, store) = open_with(&fail_points).await;
+    let (mut a, mut b, mut c) = (running(&store).await, running(&store).await, running(&store).await);
+    let stale = Session { last: 2, ..Session { id: b.id, ..Session::new() } }.chunk("stale");
+    let commits = vec![a.chunk("1"), a.chunk("2"), stale, b.chunk("3"), c.chunk("4")];
+    let results = together(&store, &fail_points, commits).await;
+    assert!(matches!(results[2], Err(CommitError::Conflict { expected: 2, stored: Some(3), .. })));
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 4);
+    for session in [a, b, c] {
+        assert_eq!(stored(&store, session.id).await, session.facts);
+    }
+}
+
+#[tokio::test]
 async fn an_error_in_one_savepoint_fails_that_session_alone() {
     let fail_points = FailPoints::default();
     let (_home, store) = open_with(&fail_points).await;
@@ -468,6 +483,23 @@ async fn a_store_in_memory_works_alike_and_apart() {
     one.writer.delete_session(session.id).await.unwrap();
     one.close().await;
     other.close().await;
+}
+
+#[tokio::test]
+async fn the_log_does_not_grow_with_what_is_written() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("signalbox.db");
+    let options = StoreOptions { wal_bytes: 32 * 1024, ..StoreOptions::default() };
+    let store = Store::open_with(&path, options).await.unwrap();
+    let mut session = running(&store).await;
+    let text = "x".repeat(16 * 1024);
+    for _ in 0..1_000 {
+        store.writer.commit(session.chunk(&text)).await.unwrap();
+    }
+    let log = std::fs::metadata(home.path().join("signalbox.db-wal")).unwrap().len();
+    assert!(log < 10 * 1024 * 1024, "{log} bytes of log after 16 MiB of facts");
+    store.close().await;
+    assert!(std::fs::metadata(&path).unwrap().len() > 16 * 1024 * 1024);
 }
 
 #[tokio::test]

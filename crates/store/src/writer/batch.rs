@@ -9,7 +9,7 @@ use sqlx::{Executor, Row};
 use crate::commit::Prepared;
 use crate::derive::Change;
 use crate::fail::{FailPoint, FailPoints};
-use crate::sql::{self, FactRow, Frame, Heads, ROWS, Statement};
+use crate::sql::{self, FactRow, Frame, ROWS, Statement, Texts};
 use crate::{CommitError, StorageKind};
 
 /// The transaction as a whole did not happen, or is not known to have.
@@ -49,16 +49,18 @@ impl From<sqlx::Error> for Failure {
 /// Stores all commits that can be stored. Answers one result for each.
 pub(super) async fn transact(
     connection: &mut SqliteConnection,
-    heads: &mut Heads,
+    texts: &mut Texts,
     fail: &FailPoints,
     writes: &[&Prepared],
 ) -> Result<Vec<Result<(), CommitError>>, Lost> {
+    if !fail.any() && append(connection, texts, writes).await? {
+        return Ok(writes.iter().map(|_| Ok(())).collect());
+    }
     let many = writes.len() > 1;
-    let mut transaction = Transaction { connection, heads, fail, many, begun: false, committed: false };
+    let mut transaction = Transaction { connection, texts, fail, many, begun: false, ended: false };
     let mut results = Vec::with_capacity(writes.len());
-    for (place, write) in writes.iter().enumerate() {
-        let last = place + 1 == writes.len();
-        results.push(match transaction.write(write, last).await {
+    for write in writes {
+        results.push(match transaction.write(write).await {
             Ok(()) => Ok(()),
             Err(Failure::Lost(lost)) => return Err(lost),
             Err(Failure::Rejected(error)) => {
@@ -77,43 +79,60 @@ pub(super) async fn transact(
     Ok(results)
 }
 
+/// The common transaction, a few chunks that change no row but the high-water marks, as a single statement. False if it
+/// is another one, or if one of the commits is not in its place: then nothing has happened, and the careful way finds
+/// out which.
+async fn append(
+    connection: &mut SqliteConnection,
+    texts: &mut Texts,
+    writes: &[&Prepared],
+) -> Result<bool, Lost> {
+    let count: usize = writes.iter().map(|write| write.rows.len()).sum();
+    if count > ROWS || writes.iter().any(|write| !write.is_plain()) {
+        return Ok(false);
+    }
+    let rows = writes.iter().flat_map(|write| write.rows.iter().map(|row| (write.session, row)));
+    match texts.append(count, rows).execute(connection).await {
+        Ok(_) => Ok(true),
+        Err(error) if StorageKind::of(&error) == StorageKind::Constraint => Ok(false),
+        Err(error) => Err(Lost::of(error)),
+    }
+}
+
 struct Transaction<'a> {
     connection: &'a mut SqliteConnection,
-    heads: &'a mut Heads,
+    texts: &'a mut Texts,
     fail: &'a FailPoints,
+    /// Whether each commit has a savepoint; alone, the transaction is its own.
     many: bool,
     begun: bool,
-    committed: bool,
+    /// Rolled back because its only commit was rejected.
+    ended: bool,
 }
 
 impl Transaction<'_> {
-    /// One session's commit. The common one, a few chunks, is a single message to the connection's thread, with the
-    /// frame around it; every message costs two changes of thread.
-    async fn write(&mut self, write: &Prepared, last: bool) -> Result<(), Failure> {
-        let lost = |error: std::io::Error| Failure::Lost(Lost::Gone(error.into()));
+    async fn write(&mut self, write: &Prepared) -> Result<(), Failure> {
         if !self.begun {
+            let lost = |error: std::io::Error| Failure::Lost(Lost::Gone(error.into()));
             self.fail.hit(FailPoint::BeforeBegin).await.map_err(lost)?;
         }
         let changes = write.changes();
-        let (first, rest) = write.rows.split_at(write.rows.len().min(ROWS));
-        let simple = changes.is_empty() && rest.is_empty() && !self.fail.any();
         let mut savepoint = self.many;
         if let Some(created) = changes.iter().find(|change| matches!(change, Change::Created { .. })) {
             self.open(savepoint).await?;
             savepoint = false;
             self.create(write.session, created).await?;
         }
-        let frame =
-            Frame { begin: !self.begun, savepoint, release: simple && self.many, commit: simple && last };
-        self.head(write, frame, first).await?;
+        let (first, rest) = write.rows.split_at(write.rows.len().min(ROWS));
+        self.head(write, Frame { begin: !self.begun, savepoint }, first).await?;
         for rows in rest.chunks(ROWS) {
-            sql::more_facts(write.session, rows).execute(self.connection).await?;
+            self.texts.more(write.session, rows).execute(self.connection).await?;
         }
         for change in changes.iter().filter(|change| !matches!(change, Change::Created { .. })) {
             self.change(write.session, change).await?;
         }
         self.fail.hit(FailPoint::InSavepoint).await.map_err(|error| Failure::Sql(error.into()))?;
-        if self.many && !frame.release {
+        if self.many {
             self.connection.execute("release c").await?;
         }
         Ok(())
@@ -145,32 +164,22 @@ impl Transaction<'_> {
 
     /// Compare-and-set of the high-water mark, and the first rows.
     async fn head(&mut self, write: &Prepared, frame: Frame, rows: &[FactRow]) -> Result<(), Failure> {
-        let head = self.heads.head(frame, write.session, write.expected, write.last, rows);
+        let head = self.texts.head(frame, write.session, write.expected, write.last, rows);
         let (changed, result) = head.run(self.connection).await;
         if let Err(error) = result {
-            let statements = frame.guard() + 2 + usize::from(frame.release) + usize::from(frame.commit);
-            return Err(match changed.len() {
-                0 if frame.begin => Failure::Lost(Lost::of(error)),
-                done if frame.commit && done + 1 == statements => Failure::Lost(Lost::Gone(error)),
-                _ => {
-                    self.begun = true;
-                    Failure::Sql(error)
-                }
-            });
+            if frame.begin && changed.len() == 0 {
+                return Err(Failure::Lost(Lost::of(error)));
+            }
+            self.begun = true;
+            return Err(error.into());
         }
         self.begun = true;
-        self.committed = frame.commit;
         if changed.at(frame.guard()) == 1 {
             return Ok(());
         }
         let (session, expected) = (write.session, write.expected);
         let stored = last_seq(self.connection, session).await?;
-        let conflict = CommitError::Conflict { session, expected, stored };
-        if frame.release {
-            // Nothing was inserted, and the savepoint is released already.
-            self.connection.execute("savepoint c").await?;
-        }
-        Err(Failure::Rejected(conflict))
+        Err(Failure::Rejected(CommitError::Conflict { session, expected, stored }))
     }
 
     async fn change(&mut self, session: SessionId, change: &Change<'_>) -> Result<(), Failure> {
@@ -196,21 +205,14 @@ impl Transaction<'_> {
 
     /// Back to before this session's commit.
     async fn undo(&mut self) -> Result<(), Lost> {
-        if self.committed {
-            // The last head ended the transaction; it had inserted nothing.
-            return Ok(());
-        }
-        if self.many {
-            self.connection.execute("rollback to c; release c").await.map_err(Lost::Gone)?;
-        } else {
-            self.connection.execute("rollback").await.map_err(Lost::Gone)?;
-            self.committed = true;
-        }
+        let undo = if self.many { "rollback to c; release c" } else { "rollback" };
+        self.connection.execute(undo).await.map_err(Lost::Gone)?;
+        self.ended = !self.many;
         Ok(())
     }
 
     async fn commit(&mut self) -> Result<(), Lost> {
-        if self.committed {
+        if self.ended {
             return Ok(());
         }
         self.fail.hit(FailPoint::BeforeCommit).await.map_err(|error| Lost::Gone(error.into()))?;

@@ -10,16 +10,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::{Place, Role, StoreOptions};
 
-/// Log bytes after which a checkpoint runs.
-const SOFT_BYTES: u64 = 4 * 1024 * 1024;
-/// Log pages at which the writer takes part: the log can start over only when nothing is written meanwhile.
-const HARD_PAGES: i64 = 16 * 1024;
+/// So many times the wished size of the log the writer takes part: only when nothing is written can it start over.
+const PATIENCE: u64 = 16;
+const PAGE_BYTES: u64 = 4096;
 /// A log at rest for this long is moved too, so that the next start finds nothing to recover.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// What the pipeline tells the checkpoint task, and the other way round.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(super) struct Checkpoints {
+    /// Log bytes after which a checkpoint runs.
+    enough: u64,
     /// About how many bytes were written to the log since the last checkpoint.
     bytes: AtomicU64,
     /// Whether the checkpoint task knows that there is something to do.
@@ -31,13 +32,24 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
+    pub(super) fn new(enough: u64) -> Self {
+        Self {
+            enough,
+            bytes: AtomicU64::new(0),
+            dirty: AtomicBool::new(false),
+            written: Notify::new(),
+            full: Notify::new(),
+            writer_wanted: Notify::new(),
+        }
+    }
+
     /// After each transaction.
     pub(super) fn wrote(&self, bytes: u64) {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if !self.dirty.swap(true, Ordering::Relaxed) {
             self.written.notify_one();
         }
-        if before < SOFT_BYTES && before + bytes >= SOFT_BYTES {
+        if before < self.enough && before + bytes >= self.enough {
             self.full.notify_one();
         }
     }
@@ -85,7 +97,9 @@ async fn until_idle(
             checkpoints.dirty.store(false, Ordering::Relaxed);
         }
         match checkpoint(place, options, connection).await {
-            Ok(pages) if pages > HARD_PAGES => checkpoints.writer_wanted.notify_one(),
+            Ok(pages) if pages * PAGE_BYTES > PATIENCE * checkpoints.enough => {
+                checkpoints.writer_wanted.notify_one()
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(path = %place.path().display(), %error, "checkpoint failed");
@@ -103,7 +117,7 @@ async fn checkpoint(
     place: &Place,
     options: &StoreOptions,
     slot: &mut Option<SqliteConnection>,
-) -> Result<i64, sqlx::Error> {
+) -> Result<u64, sqlx::Error> {
     let connection = match slot {
         Some(connection) => connection,
         None => slot.insert(place.connect(Role::Checkpoint, options).await?),
@@ -112,7 +126,7 @@ async fn checkpoint(
 }
 
 /// Moves what can be moved without waiting for anybody. Answers the pages in the log.
-pub(super) async fn passive(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+pub(super) async fn passive(connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
     let row = connection.fetch_one("pragma wal_checkpoint(passive)").await?;
-    row.try_get(1)
+    row.try_get::<i64, _>(1).map(|pages| pages.max(0).unsigned_abs())
 }

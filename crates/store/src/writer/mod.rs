@@ -73,7 +73,7 @@ impl Writer {
             flush
         });
         let checkpoints = place.wal().map(|_| {
-            let checkpoints = Arc::new(checkpoint::Checkpoints::default());
+            let checkpoints = Arc::new(checkpoint::Checkpoints::new(options.wal_bytes));
             let stop = closing.clone();
             tasks.spawn(checkpoint::run(place.clone(), options.clone(), checkpoints.clone(), stop));
             checkpoints

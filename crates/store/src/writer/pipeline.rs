@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::commit::Prepared;
 use crate::connect::{Place, Role, StoreOptions};
 use crate::fail::{FailPoint, FailPoints};
-use crate::sql::{Heads, Statement};
+use crate::sql::{Statement, Texts};
 use crate::writer::batch::{self, Lost};
 use crate::writer::checkpoint::{self, Checkpoints};
 use crate::writer::flush::Waiting;
@@ -68,7 +68,7 @@ pub(super) struct Pipeline {
     fail: FailPoints,
     /// None after it was lost and could not be opened again.
     connection: Option<SqliteConnection>,
-    heads: Heads,
+    texts: Texts,
     flush: Option<mpsc::Sender<Waiting>>,
     checkpoints: Option<Arc<Checkpoints>>,
     closing: CancellationToken,
@@ -89,7 +89,7 @@ impl Pipeline {
             options,
             fail,
             connection: Some(connection),
-            heads: Heads::default(),
+            texts: Texts::default(),
             flush,
             checkpoints,
             closing,
@@ -218,7 +218,7 @@ impl Pipeline {
                 self.connection.insert(opened.map_err(Lost::of)?)
             }
         };
-        let results = batch::transact(connection, &mut self.heads, &self.fail, writes).await?;
+        let results = batch::transact(connection, &mut self.texts, &self.fail, writes).await?;
         self.fail.hit(FailPoint::AfterCommit).await.map_err(|error| Lost::Gone(error.into()))?;
         Ok(results)
     }
