@@ -1,5 +1,6 @@
 //! Facts in SQLite: the [`Writer`] with its commit pipeline, the [`Reader`], migrations. No policy, no projections.
 
+mod change;
 mod commit;
 mod connect;
 mod derive;

@@ -123,7 +123,7 @@ impl Reader {
     pub async fn open_sessions(&self) -> Result<Vec<Listed>, StoreError> {
         let failed = StoreError::database("listing open sessions");
         let sql = format!(
-            "select {SESSION} from sessions s join session_details d on d.session = s.id \
+            "select {SESSION} from sessions s left join session_details d on d.session = s.id \
              where s.state in ('running', 'awaiting_input') order by s.id"
         );
         let mut lease = self.lease().await?;

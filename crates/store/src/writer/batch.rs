@@ -6,10 +6,11 @@ use signalbox_facts::{Seq, SessionId, TurnId};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Executor, Row};
 
+use crate::change;
 use crate::commit::Prepared;
 use crate::derive::Change;
 use crate::fail::{FailPoint, FailPoints};
-use crate::sql::{self, FactRow, Frame, ROWS, Statement, Texts};
+use crate::sql::{FactRow, Frame, ROWS, Statement, Texts};
 use crate::{CommitError, StorageKind};
 
 /// The transaction as a whole did not happen, or is not known to have.
@@ -152,7 +153,7 @@ impl Transaction<'_> {
     }
 
     async fn create(&mut self, session: SessionId, created: &Change<'_>) -> Result<(), Failure> {
-        let (statement, _) = sql::change(session, created);
+        let (statement, _) = change::statement(session, created);
         match statement.execute(self.connection).await {
             Ok(_) => Ok(()),
             Err(error) if StorageKind::of(&error) == StorageKind::Constraint => {
@@ -183,7 +184,7 @@ impl Transaction<'_> {
     }
 
     async fn change(&mut self, session: SessionId, change: &Change<'_>) -> Result<(), Failure> {
-        let (statement, must_change_one) = sql::change(session, change);
+        let (statement, must_change_one) = change::statement(session, change);
         let rejected = match statement.execute(self.connection).await {
             Ok(changed) if changed == 1 || !must_change_one => return Ok(()),
             Ok(_) => match change {
