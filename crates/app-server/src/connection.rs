@@ -208,3 +208,71 @@ impl Drop for Hold {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use signalbox_rpc::{ConnOptions, Connection as Served, MemoryClient, Registry, memory};
+    use signalbox_store::Store;
+
+    use super::*;
+    use crate::AppInfo;
+
+    async fn stage() -> (Hubs, Subscriber, MemoryClient) {
+        let store = Store::in_memory().await.unwrap();
+        let hubs = Hubs::new(store.reader, AppInfo::new("/home".into(), "/".into()));
+        let (server, client) = memory();
+        let service = Registry::<()>::new().build(()).unwrap();
+        let served = Served::new(service, ConnOptions::default());
+        let subscriber = Subscriber::new(served.peer());
+        hubs.spawn(async move { drop(served.serve(server).await) });
+        (hubs, subscriber, client)
+    }
+
+    fn note(number: u64, text: &str) -> Delivery {
+        Delivery::Notify(Frame::notification("note", &json!({"n": number, "text": text})).unwrap())
+    }
+
+    async fn number(client: &mut MemoryClient) -> u64 {
+        let frame: Value = serde_json::from_slice(&client.recv().await.unwrap()).unwrap();
+        frame["params"]["n"].as_u64().unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_held_goes_out_in_order_when_the_last_hold_ends() {
+        let (hubs, subscriber, mut client) = stage().await;
+        let (held, other) = (SessionId::generate(), SessionId::generate());
+        let (first, second) = (subscriber.hold(&hubs, held), subscriber.hold(&hubs, held));
+        for number in 1..=3 {
+            assert_eq!(subscriber.deliver(&hubs, held, note(number, "")), Pushed::Queued);
+        }
+        drop(first);
+        // Another thread is not held, so its delivery comes first.
+        assert_eq!(subscriber.deliver(&hubs, other, note(0, "")), Pushed::Queued);
+        assert_eq!(number(&mut client).await, 0);
+        drop(second);
+        assert_eq!(subscriber.deliver(&hubs, held, note(4, "")), Pushed::Queued);
+        for expected in 1..=4 {
+            assert_eq!(number(&mut client).await, expected);
+        }
+        assert!(subscriber.connection.held.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_held_flows_in_order_instead_of_being_lost() {
+        let (hubs, subscriber, mut client) = stage().await;
+        let held = SessionId::generate();
+        let hold = subscriber.hold(&hubs, held);
+        let megabyte = "x".repeat(1024 * 1024);
+        for number in 1..=6 {
+            assert_eq!(subscriber.deliver(&hubs, held, note(number, &megabyte)), Pushed::Queued);
+        }
+        for expected in 1..=4 {
+            assert_eq!(number(&mut client).await, expected, "the first that did not fit sent all before it");
+        }
+        drop(hold);
+        for expected in 5..=6 {
+            assert_eq!(number(&mut client).await, expected);
+        }
+    }
+}

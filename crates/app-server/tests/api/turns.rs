@@ -186,3 +186,20 @@ async fn raw_ops_and_raw_events() {
     assert_eq!(refused.0, -32600);
     assert_eq!(other.count("event"), 0);
 }
+
+#[tokio::test]
+async fn a_server_that_leaves_ends_turns_and_takes_back_what_it_asked() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("last").await;
+    let thread = client.thread(json!({})).await;
+    client.turn(&thread, "run echo never").await;
+    client.until("item/commandExecution/requestApproval").await;
+    crate::stage::within(stage.app.shutdown()).await;
+    let resolved = client.until("serverRequest/resolved").await;
+    assert_eq!(resolved["params"]["decision"], "cancel");
+    let completed = client.until("turn/completed").await;
+    assert_eq!(completed["params"]["turn"]["status"], "interrupted");
+    assert_eq!(client.count("item/started"), client.count("item/completed"));
+    let refused = client.refused("turn/start", input(&thread, "say more")).await;
+    assert_eq!(refused, (-32026, "shutting_down".to_owned()));
+}
