@@ -59,6 +59,8 @@ struct Tool {
     declined: bool,
     /// The latest diffs, until the call has completed.
     diffs: Vec<FileDiff>,
+    /// The agent has stated the command line; until then the title stands in for it.
+    stated: bool,
 }
 
 impl Items {
@@ -164,8 +166,7 @@ impl Items {
         let before = tool.call.clone();
         let mut pieces = Vec::new();
         tool.merge(patch, &self.cwd, &mut pieces);
-        let ready =
-            asked || tool.call.kind.is_some() || !tool.output.is_empty() || tool.call.status.is_final();
+        let ready = asked || tool.is_known() || !tool.output.is_empty() || tool.call.status.is_final();
         if tool.item.is_none() && !ready {
             return;
         }
@@ -311,7 +312,15 @@ impl Tool {
             streamed: false,
             declined: false,
             diffs: Vec::new(),
+            stated: false,
         }
+    }
+
+    /// Whether enough is known to show it: its kind, and of a command that is only announced also the command line,
+    /// which some agents send a moment later.
+    fn is_known(&self) -> bool {
+        let announced = is_command(&self.call) && self.call.status == ToolStatus::Pending;
+        self.call.kind.is_some() && (self.stated || !announced)
     }
 
     fn merge(&mut self, patch: ToolPatch, cwd: &Path, pieces: &mut Vec<Piece>) {
@@ -324,7 +333,10 @@ impl Tool {
             call.kind = Some(kind);
         }
         call.mcp = patch.mcp.or_else(|| call.mcp.take());
-        call.command = patch.command.map(|text| cut(text, MAX_COMMAND_BYTES)).or_else(|| call.command.take());
+        if let Some(command) = patch.command {
+            call.command = Some(cut(command, MAX_COMMAND_BYTES));
+            self.stated = true;
+        }
         call.cwd = patch.cwd.map(|path| cwd.join(path)).or_else(|| call.cwd.take());
         call.exit_code = patch.exit_code.or(call.exit_code);
         if let Some(locations) = patch.locations {
@@ -350,7 +362,7 @@ impl Tool {
             if call.cwd.is_none() {
                 call.cwd = Some(cwd.to_owned());
             }
-            if call.command.is_none() {
+            if !self.stated {
                 call.command = Some(call.title.clone());
             }
         }

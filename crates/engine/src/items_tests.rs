@@ -67,7 +67,13 @@ fn patch(id: &str) -> ToolPatch {
 }
 
 fn command(id: &str, status: ToolStatus) -> ToolPatch {
-    ToolPatch { title: Some("ls".into()), kind: Some("execute".into()), status: Some(status), ..patch(id) }
+    ToolPatch {
+        command: Some("ls".into()),
+        title: Some("ls".into()),
+        kind: Some("execute".into()),
+        status: Some(status),
+        ..patch(id)
+    }
 }
 
 fn output(id: &str, text: &str) -> ToolPatch {
@@ -99,8 +105,25 @@ fn a_call_without_a_kind_is_held_back_until_it_has_one() {
     let mut story = Story::new();
     story.tool(ToolPatch { title: Some("run_terminal_command".into()), ..patch("t") });
     assert!(story.batch.is_empty());
-    story.tool(ToolPatch { kind: Some("execute".into()), title: Some("git log".into()), ..patch("t") });
+    story.tool(ToolPatch { kind: Some("execute".into()), title: Some("bash".into()), ..patch("t") });
+    assert!(story.batch.is_empty(), "nor is a command shown before its line is known");
+    let command = ToolPatch { command: Some("git log".into()), title: Some("git log".into()), ..patch("t") };
+    story.tool(command);
     assert_eq!(story.facts(), "1 i1: CommandExecution \"git log\" Pending\n");
+}
+
+#[test]
+fn a_command_that_runs_is_shown_even_if_only_its_title_is_known() {
+    let mut story = Story::new();
+    let running = Some(ToolStatus::InProgress);
+    story.tool(ToolPatch {
+        kind: Some("execute".into()),
+        title: Some("make".into()),
+        status: running,
+        ..patch("t")
+    });
+    assert_eq!(story.items.call("t").unwrap().0.command.as_deref(), Some("make"));
+    assert_eq!(story.facts(), "1 i1: CommandExecution \"make\" InProgress\n");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use signalbox_facts::{Failure, SessionId, SubmissionId, TurnId};
+use signalbox_facts::{Failure, ResolvedBy, ResolverKind, SessionId, SubmissionId, TurnId};
 use signalbox_protocol::ops::Op;
 use tokio::sync::oneshot;
 
@@ -13,10 +13,19 @@ use tokio::sync::oneshot;
 pub struct Origin {
     /// Name of the client or device, for people; it is shown as who answered an approval.
     pub client: Option<String>,
+    /// In whose name an approval is answered, if the client does not do so itself; `client` then says why.
+    pub resolver: Option<ResolverKind>,
     /// Variables that agents may be given, of the process that the connection comes from. In memory only.
     pub env: Option<Arc<BTreeMap<String, String>>>,
     /// W3C `traceparent` of the request.
     pub traceparent: Option<String>,
+}
+
+impl Origin {
+    /// Who is shown as having answered an approval.
+    pub(crate) fn resolved_by(self) -> ResolvedBy {
+        ResolvedBy { kind: self.resolver.unwrap_or(ResolverKind::Client), name: self.client }
+    }
 }
 
 /// An Op on its way into the core.

@@ -130,6 +130,17 @@ async fn a_start_is_declined_while_a_turn_runs_and_a_steer_goes_into_it() {
 }
 
 #[tokio::test]
+async fn a_steer_of_an_agent_that_does_not_stop_prompts_a_fresh_process_in_the_same_turn() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    let turn = session.prompts("say first\nhang").await;
+    session.hears("first").await;
+    assert_eq!(session.prompts("say second").await, turn);
+    let seen = session.until_end().await;
+    assert!(story(&seen).contains("says \"second\"\n2 idle\nended Completed end_turn\n"), "{}", story(&seen));
+}
+
+#[tokio::test]
 async fn a_steer_waits_for_an_open_approval() {
     let stage = Stage::new().await;
     let mut session = stage.session().await;

@@ -208,10 +208,11 @@ impl Actor {
                 decision
             }
             Op::AnswerPermission { request_id, option_id, for_session, message, .. } => {
-                self.answer_permission(&request_id, option_id, for_session, message, origin.client).await
+                self.answer_permission(&request_id, option_id, for_session, message, origin.resolved_by())
+                    .await
             }
             Op::AnswerElicitation { request_id, answer, .. } => {
-                self.answer_elicitation(&request_id, answer, origin.client).await
+                self.answer_elicitation(&request_id, answer, origin.resolved_by()).await
             }
             Op::SetExecutionPolicy { mode, sandbox, request_id, .. } => {
                 let policy = signalbox_protocol::ops::Policy { mode, sandbox };

@@ -189,12 +189,12 @@ impl Actor {
         option_id: Option<String>,
         for_session: bool,
         message: Option<String>,
-        client: Option<String>,
+        by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let (key, input) = self.waiting(id)?;
         if let Some(form) = &input.form {
             let answer = answer_from_option(form, option_id.as_deref());
-            return self.resolve_form(key, &input, answer, client).await;
+            return self.resolve_form(key, &input, answer, by).await;
         }
         let option = match &option_id {
             None => None,
@@ -219,7 +219,6 @@ impl Actor {
         let kept_rule = (decision == Decision::AcceptForSession)
             .then(|| policy::rule_to_keep(pending_subject(&input, &roots)))
             .flatten();
-        let by = ResolvedBy { kind: ResolverKind::Client, name: client };
         let resolved = PermissionResolved {
             input: input.id,
             title: input.title.clone(),
@@ -251,7 +250,7 @@ impl Actor {
         &mut self,
         id: &str,
         answer: ops::ElicitationAnswer,
-        client: Option<String>,
+        by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let (key, input) = self.waiting(id)?;
         let Some(form) = &input.form else {
@@ -265,7 +264,7 @@ impl Actor {
             ops::ElicitationAnswer::Decline => ElicitationAnswer::Decline,
             ops::ElicitationAnswer::Cancel => ElicitationAnswer::Cancel,
         };
-        self.resolve_form(key, &input, answer, client).await
+        self.resolve_form(key, &input, answer, by).await
     }
 
     async fn resolve_form(
@@ -273,7 +272,7 @@ impl Actor {
         key: RequestKey,
         input: &PendingInput,
         answer: ElicitationAnswer,
-        client: Option<String>,
+        by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let decision = match &answer {
             ElicitationAnswer::Accept(_) => Decision::Answered,
@@ -286,7 +285,7 @@ impl Actor {
             tool_call: input.tool_call.clone(),
             decision,
             option_id: None,
-            by: ResolvedBy { kind: ResolverKind::Client, name: client },
+            by,
             rule: None,
             message: None,
             kept_rule: None,

@@ -354,8 +354,14 @@ impl Actor {
         open.prompting = false;
         let stopped_to_steer = std::mem::take(&mut open.stopping);
         let cancelled = open.cancelled;
-        if let Ok(outcome) = &result {
-            self.count_usage(outcome.usage);
+        match &result {
+            Ok(outcome) => self.count_usage(outcome.usage),
+            Err(error) => {
+                // Without an answer of its own the agent is dying: what comes next needs a fresh process.
+                if let Some(live) = self.agent.as_mut().filter(|_| error.code.is_none()) {
+                    live.ready = false;
+                }
+            }
         }
         let Some(open) = &mut self.turn else { return };
         let steered = !cancelled && !open.steers.is_empty() && (result.is_ok() || stopped_to_steer);

@@ -43,27 +43,24 @@ impl Actor {
                 self.signal(SignalBody::Stalled { since_ms });
             }
             AgentEvent::Warning { reason, message } => self.warn(reason, message, None),
-            AgentEvent::StartFailed(failure) | AgentEvent::Exited(failure) => {
-                self.agent = None;
-                self.give_up_settling();
-                self.agent_is_gone(failure.to_failure()).await;
+            AgentEvent::StartFailed(failure) => {
+                self.agent_is_gone();
+                if self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some()) {
+                    self.finish_turn(TurnStatus::Failed, None, Some(failure.to_failure())).await;
+                }
+            }
+            AgentEvent::Exited(failure) => {
+                tracing::info!(session = %self.row.id, %failure, "the agent has ended");
+                self.agent_is_gone();
+                // Its own turn has ended already; one that waits goes on with a fresh process.
+                self.drive_prompt().await;
             }
         }
     }
 
-    /// Its turn has ended already if it had a prompt; one that still waits for it goes on with a fresh process, unless
-    /// this one never got as far as taking it.
-    async fn agent_is_gone(&mut self, failure: signalbox_facts::Failure) {
-        if self.turn.as_ref().is_none_or(|turn| turn.waiting.is_none()) {
-            return;
-        }
-        let expected = matches!(failure.reason.as_str(), "agent_stopped" | "agent_timeout");
-        let steered = self.items.has_output();
-        if expected || steered {
-            self.drive_prompt().await;
-        } else {
-            self.finish_turn(TurnStatus::Failed, None, Some(failure)).await;
-        }
+    fn agent_is_gone(&mut self) {
+        self.agent = None;
+        self.give_up_settling();
     }
 
     async fn ready(&mut self, info: AgentInfo) {
