@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor, Row};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::{Place, Role, StoreOptions};
@@ -16,19 +16,21 @@ const PAGE_BYTES: u64 = 4096;
 /// A log at rest for this long is moved too, so that the next start finds nothing to recover.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// What the pipeline tells the checkpoint task, and the other way round.
+/// What the pipeline and the checkpoint task tell each other.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Log bytes after which a checkpoint runs.
     enough: u64,
     /// About how many bytes were written to the log since the last checkpoint.
     bytes: AtomicU64,
+    /// About how long the log is. Where a checkpoint has moved everything, the next write starts it over.
+    length: AtomicU64,
     /// Whether the checkpoint task knows that there is something to do.
     dirty: AtomicBool,
     written: Notify,
     full: Notify,
-    /// The log has grown too long; the writer moves the rest of it between two commits.
-    pub(super) writer_wanted: Notify,
+    /// One checkpoint at a time: a second one would only be told that the first is busy.
+    turn: Semaphore,
 }
 
 impl Checkpoints {
@@ -36,15 +38,16 @@ impl Checkpoints {
         Self {
             enough,
             bytes: AtomicU64::new(0),
+            length: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             written: Notify::new(),
             full: Notify::new(),
-            writer_wanted: Notify::new(),
+            turn: Semaphore::new(1),
         }
     }
 
-    /// After each transaction.
-    pub(super) fn wrote(&self, bytes: u64) {
+    /// After each transaction. True if the log is so long that the writer has to take part.
+    pub(super) fn wrote(&self, bytes: u64) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if !self.dirty.swap(true, Ordering::Relaxed) {
             self.written.notify_one();
@@ -52,6 +55,25 @@ impl Checkpoints {
         if before < self.enough && before + bytes >= self.enough {
             self.full.notify_one();
         }
+        let length = self.length.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // Not after each write: while a reader needs the log as it is, trying again at once would change nothing.
+        length > PATIENCE * self.enough && before + bytes >= self.enough
+    }
+
+    /// Moves what can be moved without waiting for readers.
+    pub(super) async fn passive(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        // The semaphore is never closed.
+        let _turn = self.turn.acquire().await.ok();
+        self.bytes.store(0, Ordering::Relaxed);
+        let before = self.length.load(Ordering::Relaxed);
+        let row = connection.fetch_one("pragma wal_checkpoint(passive)").await?;
+        let pages = |at| row.try_get::<i64, _>(at).map(|pages: i64| pages.max(0).unsigned_abs());
+        let (logged, moved) = (pages(1)?, pages(2)?);
+        // What was written meanwhile stays counted.
+        let rest = if logged == moved { 0 } else { logged * PAGE_BYTES };
+        let meanwhile = self.length.load(Ordering::Relaxed).saturating_sub(before);
+        self.length.store(rest + meanwhile, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -92,19 +114,12 @@ async fn until_idle(
         if idle && checkpoints.bytes.load(Ordering::Relaxed) != before {
             continue;
         }
-        checkpoints.bytes.store(0, Ordering::Relaxed);
         if idle {
             checkpoints.dirty.store(false, Ordering::Relaxed);
         }
-        match checkpoint(place, options, connection).await {
-            Ok(pages) if pages * PAGE_BYTES > PATIENCE * checkpoints.enough => {
-                checkpoints.writer_wanted.notify_one()
-            }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(path = %place.path().display(), %error, "checkpoint failed");
-                *connection = None;
-            }
+        if let Err(error) = checkpoint(place, options, checkpoints, connection).await {
+            tracing::warn!(path = %place.path().display(), %error, "checkpoint failed");
+            *connection = None;
         }
         if idle {
             return;
@@ -112,21 +127,15 @@ async fn until_idle(
     }
 }
 
-/// Answers the pages in the log.
 async fn checkpoint(
     place: &Place,
     options: &StoreOptions,
+    checkpoints: &Checkpoints,
     slot: &mut Option<SqliteConnection>,
-) -> Result<u64, sqlx::Error> {
+) -> Result<(), sqlx::Error> {
     let connection = match slot {
         Some(connection) => connection,
         None => slot.insert(place.connect(Role::Checkpoint, options).await?),
     };
-    passive(connection).await
-}
-
-/// Moves what can be moved without waiting for anybody. Answers the pages in the log.
-pub(super) async fn passive(connection: &mut SqliteConnection) -> Result<u64, sqlx::Error> {
-    let row = connection.fetch_one("pragma wal_checkpoint(passive)").await?;
-    row.try_get::<i64, _>(1).map(|pages| pages.max(0).unsigned_abs())
+    checkpoints.passive(connection).await
 }

@@ -14,7 +14,7 @@ use crate::connect::{Place, Role, StoreOptions};
 use crate::fail::{FailPoint, FailPoints};
 use crate::sql::{Statement, Texts};
 use crate::writer::batch::{self, Lost};
-use crate::writer::checkpoint::{self, Checkpoints};
+use crate::writer::checkpoint::Checkpoints;
 use crate::writer::flush::Waiting;
 use crate::{CommitError, StoreError};
 
@@ -101,16 +101,9 @@ impl Pipeline {
         // Ends the checkpoint task if the handles are dropped without closing.
         let _stop = self.closing.clone().drop_guard();
         let closing = self.closing.clone();
-        let checkpoints = self.checkpoints.clone();
         let mut jobs = Vec::new();
         let mut batches = 0;
         loop {
-            let writer_wanted = async {
-                match &checkpoints {
-                    Some(checkpoints) => checkpoints.writer_wanted.notified().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = closing.cancelled(), if !queue.is_closed() => {
@@ -132,7 +125,6 @@ impl Pipeline {
                     batches = 0;
                     self.slice(slice).await;
                 }
-                () = writer_wanted => self.checkpoint().await,
             }
         }
         self.finish().await;
@@ -202,11 +194,9 @@ impl Pipeline {
                 self.replay(writes).await
             }
         };
-        if let Some(checkpoints) = &self.checkpoints {
-            // A session's commit touches its row's page and a page of the log at least.
-            let bytes: usize = writes.iter().map(|write| write.bytes + 2 * 4096).sum();
-            checkpoints.wrote(bytes as u64);
-        }
+        // A session's commit touches its row's page and a page of the log at least.
+        let bytes: usize = writes.iter().map(|write| write.bytes + 2 * 4096).sum();
+        self.wrote(bytes as u64).await;
         results
     }
 
@@ -306,16 +296,17 @@ impl Pipeline {
             // Whatever state it is in, the next transaction shall not inherit it.
             self.connection = None;
         }
-        if let Some(checkpoints) = &self.checkpoints {
-            checkpoints.wrote(64 * 1024);
-        }
+        self.wrote(64 * 1024).await;
         result
     }
 
-    /// The rest of a long log, between two commits: now nobody writes, so it can start over.
-    async fn checkpoint(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        if let Err(error) = checkpoint::passive(connection).await {
+    /// Keeps the log short. Usually the checkpoint task does; but under constant load nobody finds a moment at which the
+    /// whole log is moved, so that it can start over, except the writer between two commits.
+    async fn wrote(&mut self, bytes: u64) {
+        let (Some(checkpoints), Some(connection)) = (&self.checkpoints, &mut self.connection) else { return };
+        if checkpoints.wrote(bytes)
+            && let Err(error) = checkpoints.passive(connection).await
+        {
             tracing::warn!(path = %self.place.path().display(), %error, "checkpoint failed");
         }
     }
