@@ -34,8 +34,28 @@ pub(crate) struct Task {
 enum State {
     /// The view could not be loaded yet; the row is kept up to date meanwhile.
     Waiting(Box<SessionRow>),
-    /// The view, and the last fact that it was loaded with.
-    Ready(Box<ThreadView>, Seq),
+    /// The view, and what of the stream it was loaded with.
+    Ready(Box<ThreadView>, Loaded),
+}
+
+/// The facts that a view was loaded with: all up to a point, and what rows compacted meanwhile hold beyond it.
+#[derive(Debug)]
+struct Loaded {
+    through: Seq,
+    items: Vec<(Seq, Seq)>,
+}
+
+impl Loaded {
+    fn of(through: Seq, facts: &[Fact]) -> Self {
+        let beyond = facts.iter().filter(|fact| fact.through_seq > through);
+        Self { through, items: beyond.filter_map(|fact| Some((fact.item_seq?, fact.through_seq))).collect() }
+    }
+
+    fn has(&self, fact: &Fact) -> bool {
+        let in_row =
+            |(item, through): &(Seq, Seq)| fact.item_seq == Some(*item) && fact.through_seq <= *through;
+        fact.through_seq <= self.through || self.items.iter().any(in_row)
+    }
 }
 
 impl Task {
@@ -80,7 +100,7 @@ impl Task {
             facts.retain(|fact| fact.seq <= row.last_seq);
         }
         // A row that was compacted meanwhile may reach beyond the point; what it covers must not come twice.
-        let loaded = facts.iter().map(|fact| fact.through_seq).max().unwrap_or(0).max(row.last_seq);
+        let loaded = Loaded::of(row.last_seq, &facts);
         let view = ThreadView::load((**row).clone(), &facts);
         if let Some(turn) = row.activity.turn() {
             for input in row.activity.pending() {
@@ -121,7 +141,7 @@ impl Task {
     fn fact(&mut self, fact: &Fact) {
         let view = match &mut self.state {
             State::Waiting(row) => return row.apply(fact),
-            State::Ready(_, loaded) if fact.through_seq <= *loaded => return,
+            State::Ready(_, loaded) if loaded.has(fact) => return,
             State::Ready(view, _) => view,
         };
         match &fact.body {
