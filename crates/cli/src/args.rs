@@ -30,27 +30,26 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+const HEADING: &str = "Options of every command";
+
 /// What every subcommand takes.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Global {
     /// Set a key of config.toml for this command, e.g. -c limits.stall_seconds=30; unknown keys only warn
-    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE", global = true)]
+    #[arg(short = 'c', long = "config", value_name = "KEY=VALUE", global = true, help_heading = HEADING)]
     pub(crate) config: Vec<String>,
 
     /// Where sessions, configuration and lock lie [default: $SIGNALBOX_HOME or ~/.signalbox]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = HEADING)]
     pub(crate) home: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one prompt in a directory and watch it
+    // What they are for is said at their arguments: documentation here would take the place of the long form there.
     Run(RunArgs),
-    /// Serve the app-server API to clients
     AppServer(AppServerArgs),
-    /// Look at home, providers, git and terminal, and say what would help
     Doctor(DoctorArgs),
-    /// Write the JSON Schema of all messages
     Schema(SchemaArgs),
     /// The built-in agent, on stdin and stdout
     #[command(hide = true)]
@@ -136,7 +135,7 @@ impl From<PolicyArg> for PermissionMode {
                   told; a second one ends it at once.",
     after_help = "Examples:\n  \
         signalbox app-server                                 one client on stdin and stdout\n  \
-        signalbox app-server --listen unix://                the socket of the home, ~/.signalbox/signalbox.sock\n  \
+        signalbox app-server --listen unix://                the home's socket, signalbox.sock\n  \
         signalbox app-server --listen unix:///tmp/box.sock   a socket elsewhere\n  \
         signalbox --home /tmp/box app-server -c default_provider=opencode\n\n\
         The first message of a client is `initialize`; `signalbox schema --print` has all the others."

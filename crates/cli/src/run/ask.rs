@@ -68,7 +68,7 @@ impl Asking {
                 (of_item(&params.item_id), permission("Run it?", &params.info))
             }
             ServerRequest::FileChangeApproval(params) => {
-                (of_item(&params.item_id), permission("Change it?", &params.info))
+                (of_item(&params.item_id), permission("Make this change?", &params.info))
             }
             ServerRequest::ToolUserInput(params) => (of_item(&params.item_id), options(&params.info)),
             ServerRequest::Elicitation(params) => {
@@ -117,7 +117,7 @@ impl Asking {
         match &self.question {
             Question::Permission { words, for_session } => {
                 let session = if *for_session { " · a for this session" } else { "" };
-                format!("? {words}  y once{session} · {go_on} › ")
+                format!("{words}  y once{session} · {go_on} › ")
             }
             Question::Options { options, .. } => format!("  1-{} · {go_on} › ", options.len().max(1)),
             Question::Fields { form, at, .. } => match form.fields.get(*at) {
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(command().item.as_deref(), Some("i4"));
         assert_eq!(
             command().prompt(),
-            "? Run it?  y once · a for this session · n decline · c cancel the turn › "
+            "Run it?  y once · a for this session · n decline · c cancel the turn › "
         );
     }
 

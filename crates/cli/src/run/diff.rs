@@ -13,12 +13,12 @@ const LINES: usize = 200;
 const WIDTH: usize = 400;
 
 /// Shows changes, each with its heading.
-pub(super) fn show(screen: &mut Screen, changes: &[FileUpdateChange]) -> io::Result<()> {
+pub(super) fn show(screen: &mut Screen, cwd: &str, changes: &[FileUpdateChange]) -> io::Result<()> {
     if changes.is_empty() {
         return screen.line(format_args!("{BOLD}± files{BOLD:#}"));
     }
     for change in changes {
-        heading(screen, change)?;
+        heading(screen, cwd, change)?;
         let text = clean::clean(&change.diff);
         let lines: Vec<&str> = body(&change.kind, &text).collect();
         for line in lines.iter().take(LINES) {
@@ -32,22 +32,30 @@ pub(super) fn show(screen: &mut Screen, changes: &[FileUpdateChange]) -> io::Res
 }
 
 /// Shows only which files are changed, and how much.
-pub(super) fn headings(screen: &mut Screen, changes: &[FileUpdateChange]) -> io::Result<()> {
-    changes.iter().try_for_each(|change| heading(screen, change))
+pub(super) fn headings(screen: &mut Screen, cwd: &str, changes: &[FileUpdateChange]) -> io::Result<()> {
+    changes.iter().try_for_each(|change| heading(screen, cwd, change))
 }
 
-fn heading(screen: &mut Screen, change: &FileUpdateChange) -> io::Result<()> {
-    let path = clean::line(&change.path);
+fn heading(screen: &mut Screen, cwd: &str, change: &FileUpdateChange) -> io::Result<()> {
+    let path = clean::line(within(cwd, &change.path));
     let (added, removed) = count(&change.kind, &change.diff);
     let what = match &change.kind {
         PatchChangeKind::Add => format!("new, +{added}"),
         PatchChangeKind::Delete => format!("deleted, -{removed}"),
         PatchChangeKind::Update { move_path: Some(to) } => {
-            format!("moved to {}, +{added} -{removed}", clean::line(to))
+            format!("moved to {}, +{added} -{removed}", clean::line(within(cwd, to)))
         }
         PatchChangeKind::Update { move_path: None } => format!("+{added} -{removed}"),
     };
     screen.line(format_args!("{BOLD}± {path}{BOLD:#} {DIM}({what}){DIM:#}"))
+}
+
+/// A path as seen from the session's directory.
+pub(super) fn within<'p>(cwd: &str, path: &'p str) -> &'p str {
+    match path.strip_prefix(cwd).and_then(|rest| rest.strip_prefix('/')) {
+        Some(inside) if !inside.is_empty() => inside,
+        _ => path,
+    }
 }
 
 /// The lines that tell something: without the names of the files, which stand in the heading.
@@ -122,6 +130,13 @@ mod tests {
         );
         assert_eq!(summary(&two), "2 files changed, +3 -1");
         assert_eq!(summary("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"), "1 file changed, +1 -1");
+    }
+
+    #[test]
+    fn paths_are_shown_from_the_directory() {
+        assert_eq!(within("/work/app", "/work/app/src/x.rs"), "src/x.rs");
+        assert_eq!(within("/work/app", "/work/apple/x.rs"), "/work/apple/x.rs");
+        assert_eq!(within("/work/app", "/etc/passwd"), "/etc/passwd");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod output;
 mod screen;
 mod session;
 mod view;
+mod wrap;
 
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};

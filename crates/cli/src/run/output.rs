@@ -48,7 +48,7 @@ impl Output {
         let all: Vec<&str> = text.lines().collect();
         let left = all.get(self.shown.min(all.len())..).unwrap_or_default();
         let mut lines = Vec::new();
-        let room = if self.shown < HEAD { HEAD - self.shown } else { 0 };
+        let room = HEAD.saturating_sub(self.shown);
         let (head, tail) = left.split_at(room.min(left.len()));
         lines.extend(head.iter().map(|line| cut(line)));
         let hidden = tail.len().saturating_sub(TAIL);

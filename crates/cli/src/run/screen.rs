@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::Instant;
+
+use super::clean;
 
 pub(super) const PLAIN: Style = Style::new();
 pub(super) const BOLD: Style = Style::new().bold();
@@ -26,6 +28,23 @@ pub(super) enum Block {
     Piece,
 }
 
+/// So long nothing happens before a spinner says that something is awaited.
+pub(super) const QUIET: Duration = Duration::from_millis(150);
+/// How often the spinner moves.
+const STEP: Duration = Duration::from_millis(100);
+const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// A line on stderr that says what is awaited, while the screen ends with a whole line. Written without moving the
+/// cursor, and never up to the edge: what is typed meanwhile must not push it to another line.
+#[derive(Debug)]
+struct Spinner {
+    since: Instant,
+    moved: Instant,
+    step: usize,
+    /// Columns to be wiped out.
+    drawn: usize,
+}
+
 /// Where blocks are written.
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,
@@ -33,15 +52,30 @@ pub(super) struct Screen {
     at_line_start: bool,
     /// Line ends of a growing text that are written once more of it follows.
     line_ends: usize,
-    spinner: Option<ProgressBar>,
+    spinner: Option<Spinner>,
     may_spin: bool,
     writes: u64,
+    width: Option<usize>,
 }
 
 impl Screen {
-    /// A screen on this stream; with a spinner if `may_spin`.
-    pub(super) fn new(out: Box<dyn Write + Send>, may_spin: bool) -> Self {
-        Self { out, block: None, at_line_start: true, line_ends: 0, spinner: None, may_spin, writes: 0 }
+    /// A screen on this stream: a terminal with so many columns, or none; with a spinner if `may_spin`.
+    pub(super) fn new(out: Box<dyn Write + Send>, width: Option<usize>, may_spin: bool) -> Self {
+        Self {
+            out,
+            block: None,
+            at_line_start: true,
+            line_ends: 0,
+            spinner: None,
+            may_spin,
+            writes: 0,
+            width,
+        }
+    }
+
+    /// Columns of the terminal; none where there is none.
+    pub(super) fn width(&self) -> Option<usize> {
+        self.width
     }
 
     /// Begins a block, setting it apart from the one before.
@@ -123,23 +157,35 @@ impl Screen {
         self.out.flush()
     }
 
-    /// Whether [`Screen::spin`] would show something new.
-    pub(super) fn can_spin(&self) -> bool {
-        self.may_spin && self.at_line_start && self.spinner.is_none()
+    /// When the spinner wants to be moved, or may begin at the earliest; never where it cannot be shown.
+    pub(super) fn restless(&self, quiet_from: Instant) -> Option<Instant> {
+        match &self.spinner {
+            Some(spinner) => Some(spinner.moved + STEP),
+            None => (self.may_spin && self.at_line_start).then(|| quiet_from + QUIET),
+        }
     }
 
-    /// Shows that something is awaited.
+    /// Shows that something is awaited, or moves on in showing it.
     pub(super) fn spin(&mut self, what: &str) {
-        if !self.can_spin() {
+        if !self.may_spin || !self.at_line_start {
             return;
         }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}") {
-            bar.set_style(style.tick_strings(&["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏", " "]));
-        }
-        bar.set_message(what.to_owned());
-        bar.enable_steady_tick(Duration::from_millis(100));
-        self.spinner = Some(bar);
+        let now = Instant::now();
+        let spinner =
+            self.spinner.get_or_insert_with(|| Spinner { since: now, moved: now, step: 0, drawn: 0 });
+        let seconds = spinner.since.elapsed().as_secs();
+        let room = self.width.unwrap_or(80).saturating_sub(12);
+        let what = clean::short(what, room.max(10));
+        let frame = FRAMES[spinner.step % FRAMES.len()];
+        // What somebody types meanwhile is echoed behind it; it is wiped out too.
+        let mut stderr = anstream::stderr().lock();
+        let wiped = spinner.drawn;
+        let drawn = write!(stderr, "\r{:wiped$}\r{frame} {what} {DIM}{seconds}s{DIM:#}", "");
+        // A spinner that cannot be seen is missed by nobody.
+        drop(drawn.and_then(|()| stderr.flush()));
+        spinner.drawn = what.chars().count() + 10;
+        spinner.step += 1;
+        spinner.moved = now;
     }
 
     /// A number that grows whenever something is written.
@@ -150,8 +196,10 @@ impl Screen {
     /// Takes the spinner away; something is to be written.
     fn rest(&mut self) {
         self.writes += 1;
-        if let Some(bar) = self.spinner.take() {
-            bar.finish_and_clear();
+        if let Some(spinner) = self.spinner.take() {
+            let mut stderr = anstream::stderr().lock();
+            let wiped = spinner.drawn;
+            drop(write!(stderr, "\r{:wiped$}\r", "").and_then(|()| stderr.flush()));
         }
     }
 }

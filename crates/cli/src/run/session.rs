@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use signalbox_client::{CallError, Client, Event, Events, Notification, Request};
 use signalbox_protocol::app::{
@@ -19,14 +18,12 @@ use tokio::time::Instant;
 use super::RunError;
 use super::ask::{self, Asking, Step};
 use super::keyboard::Keyboard;
-use super::screen::{BOLD, Block, DIM, Screen};
+use super::screen::{BOLD, Block, DIM, QUIET, Screen};
 use super::view::View;
 use crate::args::{PolicyArg, RunArgs};
 
 /// The name under which threads of this command are listed as its own.
 const CLIENT_NAME: &str = "signalbox-run";
-/// So long nothing happens before a spinner says that something is awaited, or a question is asked again.
-const QUIET: Duration = Duration::from_millis(150);
 /// What is said where nobody can be asked.
 const NOBODY: &str = "no terminal to ask on; use --policy yolo to allow";
 
@@ -106,8 +103,10 @@ impl Session {
             true => Face::Json(Box::new(io::stdout())),
             false => {
                 let out = Box::new(anstream::AutoStream::auto(io::stdout()));
-                let may_spin = io::stdout().is_terminal() && io::stderr().is_terminal();
-                Face::People(Box::new(View::new(Screen::new(out, may_spin))))
+                let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+                let may_spin = io::stdout().is_terminal() && io::stderr().is_terminal() && !is_dumb;
+                let screen = Screen::new(out, columns(), may_spin);
+                Face::People(Box::new(View::new(screen, &opened.cwd)))
             }
         };
         face.greet(&opened.model_provider, &opened.cwd, args.policy).map_err(RunError::Output)?;
@@ -161,10 +160,9 @@ impl Session {
 
     async fn happens(&mut self, signals: &mut Signals, quiet_from: Instant) -> Happened {
         let restless = match &self.face {
-            Face::People(view) => {
-                (self.asking.is_some() && !self.asked) || (self.asking.is_none() && view.screen.can_spin())
-            }
-            Face::Json(_) => false,
+            Face::People(_) if self.asking.is_some() => (!self.asked).then(|| quiet_from + QUIET),
+            Face::People(view) => view.screen.restless(quiet_from),
+            Face::Json(_) => None,
         };
         let typed = async {
             match &mut self.keyboard {
@@ -186,7 +184,7 @@ impl Session {
             event = self.events.next() => Happened::Event(event),
             line = typed => Happened::Typed(line),
             result = called => Happened::Called(result),
-            () = tokio::time::sleep_until(quiet_from + QUIET), if restless => Happened::Quiet,
+            () = tokio::time::sleep_until(restless.unwrap_or(quiet_from)), if restless.is_some() => Happened::Quiet,
         }
     }
 
@@ -226,11 +224,14 @@ impl Session {
             ServerNotification::ApprovalRequested(asked) => {
                 self.approvals.insert(asked.approval.approval_id.clone(), asked.approval.clone());
             }
-            ServerNotification::ServerRequestResolved(resolved) => self.resolved(resolved)?,
+            ServerNotification::ServerRequestResolved(resolved) => {
+                self.resolved(resolved, told.emitted_at_ms)?;
+            }
             ServerNotification::TurnCompleted(ended) if ended.turn.id == self.turn => {
                 if let Face::People(view) = &mut self.face {
                     view.ended(&ended.turn).map_err(RunError::Output)?;
-                    if self.is_rehearsal && self.keyboard.is_some() {
+                    let completed = ended.turn.status == TurnStatus::Completed;
+                    if completed && self.is_rehearsal && self.keyboard.is_some() {
                         view.aside("This was the built-in rehearsal agent. `signalbox doctor` lists real ones; --provider chooses.")
                             .map_err(RunError::Output)?;
                     }
@@ -241,6 +242,7 @@ impl Session {
         }
         if let Face::People(view) = &mut self.face {
             let before = view.screen.written();
+            view.is_asking = self.asked;
             view.show(&told.body).map_err(RunError::Output)?;
             // What was shown lies below the question.
             self.asked = self.asked && view.screen.written() == before;
@@ -355,17 +357,25 @@ impl Session {
     }
 
     /// An approval needs no answer any more, whoever gave it.
-    fn resolved(&mut self, resolved: &ServerRequestResolvedNotification) -> Result<(), RunError> {
+    fn resolved(
+        &mut self,
+        resolved: &ServerRequestResolvedNotification,
+        at_ms: Option<i64>,
+    ) -> Result<(), RunError> {
         let id = resolved.approval_id.as_str();
-        self.approvals.remove(id);
+        let item = self.approvals.remove(id).and_then(|approval| approval.item_id);
+        if let (Face::People(view), Some(item)) = (&mut self.face, item) {
+            view.answered(&item, at_ms, resolved.decision);
+        }
         self.waiting.retain(|request| request.body.approval_id() != id);
         if self.asking.as_ref().is_none_or(|asking| asking.approval_id != id) {
             return Ok(());
         }
         let by = match resolved.by.kind {
+            // Whoever interrupted it knows.
+            ResolverKind::Interrupt => return self.next_question(),
             ResolverKind::Client => "by another client",
             ResolverKind::Policy => "by the policy",
-            ResolverKind::Interrupt => "by the interrupt",
             ResolverKind::Restart => "because the agent has stopped",
             ResolverKind::Unattended => "because nobody was there",
         };
@@ -421,6 +431,13 @@ impl Face {
             }
         }
     }
+}
+
+/// The width of the terminal that stdout is.
+fn columns() -> Option<usize> {
+    let stdout = io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 fn title_of(request: &ServerRequest) -> &str {

@@ -4,16 +4,19 @@ use std::collections::HashMap;
 use std::io;
 
 use signalbox_protocol::app::{
-    CommandExecutionStatus, DynamicToolCallOutputContentItem, DynamicToolCallStatus, ErrorNotification,
-    FileUpdateChange, ItemBody, McpToolCallStatus, PatchApplyStatus, ServerNotification, ThreadItem,
-    ThreadTokenUsage, Turn, TurnError, TurnPlanStep, TurnPlanStepStatus, TurnStatus,
+    ApprovalDecision, CommandExecutionStatus, DynamicToolCallOutputContentItem, DynamicToolCallStatus,
+    ErrorNotification, FileUpdateChange, ItemBody, McpToolCallStatus, PatchApplyStatus, ServerNotification,
+    ThreadItem, ThreadTokenUsage, Turn, TurnError, TurnPlanStep, TurnPlanStepStatus, TurnStatus,
 };
 
 use super::clean::{self, Cleaner};
 use super::diff;
 use super::output::Output;
 use super::screen::{BAD, BOLD, Block, DIM, GOOD, NOTE, PLAIN, Screen};
+use super::wrap::Wrap;
 
+/// What stands before each line of a thought.
+const THOUGHT: &str = "┆ ";
 /// Longest title that is shown, in characters.
 const TITLE: usize = 100;
 /// Longest result of a tool that is shown behind its title, in characters.
@@ -23,19 +26,27 @@ const RESULT: usize = 80;
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) screen: Screen,
+    cwd: String,
     items: HashMap<String, Item>,
     plan: Vec<TurnPlanStep>,
     usage: Option<ThreadTokenUsage>,
     diff: Option<String>,
     /// What is being waited for, for the spinner.
     waits_for: String,
+    /// A question stands at the end of the screen; what can wait does not push it up.
+    pub(super) is_asking: bool,
 }
 
 /// What is kept of an open item.
 #[derive(Debug, Default)]
 struct Item {
     text: Cleaner,
+    wrap: Option<Wrap>,
     output: Output,
+    /// When it was decided about, Unix milliseconds: it runs since then.
+    answered_at_ms: Option<i64>,
+    /// It was not allowed.
+    refused: Option<&'static str>,
     /// Its heading, for when it has to be said again.
     heading: String,
     /// Its heading, and of a file change its diff, are on the screen.
@@ -45,14 +56,17 @@ struct Item {
 }
 
 impl View {
-    pub(super) fn new(screen: Screen) -> Self {
+    /// An empty screen for a turn in this directory.
+    pub(super) fn new(screen: Screen, cwd: &str) -> Self {
         Self {
             screen,
+            cwd: cwd.to_owned(),
             items: HashMap::new(),
             plan: Vec::new(),
             usage: None,
             diff: None,
             waits_for: "starting the agent".to_owned(),
+            is_asking: false,
         }
     }
 
@@ -63,7 +77,7 @@ impl View {
             Told::TurnStarted(_) => self.waits_for = "waiting for the agent".to_owned(),
             Told::ItemStarted(told) => self.started(&told.item)?,
             Told::AgentMessageDelta(told) => self.text(&told.item_id, "", PLAIN, &told.delta)?,
-            Told::ReasoningSummaryTextDelta(told) => self.text(&told.item_id, "┆ ", DIM, &told.delta)?,
+            Told::ReasoningSummaryTextDelta(told) => self.text(&told.item_id, THOUGHT, DIM, &told.delta)?,
             Told::CommandExecutionOutputDelta(told) => self.output(&told.item_id, &told.delta)?,
             Told::ItemCompleted(told) => self.completed(&told.item)?,
             Told::TurnPlanUpdated(told) => self.plan(&told.plan)?,
@@ -112,7 +126,7 @@ impl View {
         if !changes.is_empty() && !known.shown {
             known.shown = true;
             self.screen.begin(Block::Text(item.to_owned()))?;
-            return diff::show(&mut self.screen, changes);
+            return diff::show(&mut self.screen, &self.cwd, changes);
         }
         let heading = known.heading.clone();
         if heading.is_empty() || self.screen.is_open(&Block::Text(item.to_owned())) {
@@ -131,6 +145,18 @@ impl View {
         }
         self.screen.line(format_args!("└ {NOTE}declined: {why}{NOTE:#}"))?;
         self.screen.flush()
+    }
+
+    /// An item was decided about, by whomever.
+    pub(super) fn answered(&mut self, item: &str, at_ms: Option<i64>, decision: Option<ApprovalDecision>) {
+        if let Some(known) = self.items.get_mut(item) {
+            known.answered_at_ms = at_ms;
+            known.refused = match decision {
+                Some(ApprovalDecision::Decline) => Some("declined"),
+                Some(ApprovalDecision::Cancel) => Some("cancelled"),
+                _ => None,
+            };
+        }
     }
 
     /// The end of the turn.
@@ -188,12 +214,16 @@ impl View {
                 self.waits_for = format!("running {}", clean::short(command, 50));
                 let heading = format!("$ {}", clean::clean(command).trim().replace('\n', "\n  "));
                 known.heading.clone_from(&heading);
-                known.shown = true;
-                self.heading(&item.id, &heading)?;
+                if !self.is_asking {
+                    known.shown = true;
+                    self.heading(&item.id, &heading)?;
+                }
             }
             ItemBody::FileChange { changes, .. } => {
                 self.waits_for = match changes.first() {
-                    Some(change) => format!("changing {}", clean::short(&change.path, 50)),
+                    Some(change) => {
+                        format!("changing {}", clean::short(diff::within(&self.cwd, &change.path), 50))
+                    }
                     None => "changing files".to_owned(),
                 };
             }
@@ -210,19 +240,12 @@ impl View {
     fn completed(&mut self, item: &ThreadItem) -> io::Result<()> {
         self.waits_for = "waiting for the agent".to_owned();
         let mut known = self.items.remove(&item.id).unwrap_or_default();
-        let took = item.started_at_ms.zip(item.completed_at_ms).map(|(from, to)| to - from);
+        let began = known.answered_at_ms.or(item.started_at_ms);
+        let took = began.zip(item.completed_at_ms).map(|(from, to)| to - from);
         match &item.body {
-            ItemBody::AgentMessage { text, .. } if !known.shown && !text.is_empty() => {
-                self.begin_text(&item.id)?;
-                self.screen.grow("", PLAIN, &clean::clean(text))?;
-                self.screen.end_line()
-            }
-            ItemBody::Reasoning { summary, .. }
-                if !known.shown && summary.iter().any(|part| !part.is_empty()) =>
-            {
-                self.begin_text(&item.id)?;
-                self.screen.grow("┆ ", DIM, &clean::clean(&summary.join("\n\n")))?;
-                self.screen.end_line()
+            ItemBody::AgentMessage { text, .. } => self.end_text(item, known, "", PLAIN, text),
+            ItemBody::Reasoning { summary, .. } => {
+                self.end_text(item, known, THOUGHT, DIM, &summary.join("\n\n"))
             }
             ItemBody::CommandExecution {
                 command, status, aggregated_output, exit_code, duration_ms, ..
@@ -231,9 +254,12 @@ impl View {
                     let heading = format!("$ {}", clean::clean(command).trim().replace('\n', "\n  "));
                     self.heading(&item.id, &heading)?;
                 }
+                let refused =
+                    known.refused.or((*status == CommandExecutionStatus::Declined).then_some("declined"));
                 let whole = aggregated_output.as_deref().unwrap_or_default();
                 let rest = known.output.rest(whole);
-                if !rest.is_empty() {
+                // What stands in the output of a refused command is only that it was.
+                if !rest.is_empty() && refused.is_none() {
                     self.reopen(&item.id, &known)?;
                     for line in rest {
                         self.screen.line(format_args!("{DIM}│{DIM:#} {line}"))?;
@@ -243,11 +269,11 @@ impl View {
                     return Ok(());
                 }
                 self.reopen(&item.id, &known)?;
-                let took = duration_ms.or(took).map(duration).unwrap_or_default();
+                let took = took.or(*duration_ms).map(duration).unwrap_or_default();
+                if let Some(refused) = refused {
+                    return self.screen.line(format_args!("└ {NOTE}{refused}{NOTE:#}"));
+                }
                 match (status, exit_code) {
-                    (CommandExecutionStatus::Declined, _) => {
-                        self.screen.line(format_args!("└ {NOTE}declined{NOTE:#}"))
-                    }
                     (_, Some(0)) => self.screen.line(format_args!("{DIM}└ exit 0 · {took}{DIM:#}")),
                     (_, Some(code)) => {
                         self.screen.line(format_args!("└ {BAD}exit {code}{BAD:#}{DIM} · {took}{DIM:#}"))
@@ -261,14 +287,17 @@ impl View {
             ItemBody::FileChange { changes, status } => {
                 if !std::mem::replace(&mut known.shown, true) {
                     self.screen.begin(Block::Text(item.id.clone()))?;
-                    diff::show(&mut self.screen, changes)?;
+                    diff::show(&mut self.screen, &self.cwd, changes)?;
                 }
                 if known.closed {
                     return Ok(());
                 }
                 if !self.screen.is_open(&Block::Text(item.id.clone())) {
                     self.screen.begin(Block::Text(item.id.clone()))?;
-                    diff::headings(&mut self.screen, changes)?;
+                    diff::headings(&mut self.screen, &self.cwd, changes)?;
+                }
+                if let Some(refused) = known.refused {
+                    return self.screen.line(format_args!("└ {NOTE}{refused}{NOTE:#}"));
                 }
                 match status {
                     PatchApplyStatus::Completed => self.screen.line(format_args!("{DIM}└ done{DIM:#}")),
@@ -292,10 +321,7 @@ impl View {
                 self.tool(&title(item), failed, *declined, said)
             }
             ItemBody::ContextCompaction => self.tool("context compacted", false, false, None),
-            ItemBody::AgentMessage { .. }
-            | ItemBody::Reasoning { .. }
-            | ItemBody::UserMessage { .. }
-            | ItemBody::Plan { .. } => Ok(()),
+            ItemBody::UserMessage { .. } | ItemBody::Plan { .. } => Ok(()),
         }
     }
 
@@ -319,10 +345,35 @@ impl View {
 
     fn text(&mut self, item: &str, margin: &str, style: anstyle::Style, delta: &str) -> io::Result<()> {
         self.begin_text(item)?;
+        let width = self.width_beside(margin);
         let known = self.items.entry(item.to_owned()).or_default();
         known.shown = true;
         let text = known.text.push(delta);
+        let text = known.wrap.get_or_insert_with(|| Wrap::new(width)).push(&text);
         self.screen.grow(margin, style, &text)
+    }
+
+    /// The end of a text: what of it is not on the screen yet.
+    fn end_text(
+        &mut self,
+        item: &ThreadItem,
+        mut known: Item,
+        margin: &str,
+        style: anstyle::Style,
+        whole: &str,
+    ) -> io::Result<()> {
+        let mut wrap = known.wrap.take().unwrap_or_else(|| Wrap::new(self.width_beside(margin)));
+        let mut rest = if known.shown { String::new() } else { wrap.push(&clean::clean(whole)) };
+        rest.push_str(&wrap.finish());
+        if !rest.trim().is_empty() {
+            self.begin_text(&item.id)?;
+            self.screen.grow(margin, style, &rest)?;
+        }
+        if self.screen.is_open(&Block::Text(item.id.clone())) { self.screen.end_line() } else { Ok(()) }
+    }
+
+    fn width_beside(&self, margin: &str) -> Option<usize> {
+        self.screen.width().map(|width| width.saturating_sub(margin.chars().count()))
     }
 
     fn begin_text(&mut self, item: &str) -> io::Result<()> {
@@ -347,6 +398,9 @@ impl View {
     }
 
     fn heading(&mut self, item: &str, heading: &str) -> io::Result<()> {
+        if let Some(known) = self.items.get_mut(item) {
+            known.shown = true;
+        }
         self.screen.begin(Block::Text(item.to_owned()))?;
         self.screen.line(format_args!("{BOLD}{heading}{BOLD:#}"))
     }
