@@ -132,15 +132,13 @@ impl Standalone {
         })
     }
 
-    /// Serves one connection, on a task of its own; the future says how it ended.
+    /// Serves one connection that is not cut for being slow, on a task of its own; the future says how it ended.
     pub fn serve<T: Transport>(
         &self,
         transport: T,
         label: &str,
     ) -> impl Future<Output = CloseReason> + use<T> {
-        let mut options = self.options(label);
-        // A client that shares our terminal or pipe is never cut for being slow; it is bounded by its outbox.
-        options.stall_grace = None;
+        let options = ConnOptions { label: label.into(), ..self.options(ConnOptions::stdio()) };
         let service = self.service.clone();
         let ended = self.connections.spawn(async move { serve(transport, service, options).await });
         async move { ended.await.unwrap_or(CloseReason::Dropped) }
@@ -148,7 +146,7 @@ impl Standalone {
 
     /// Accepts clients of a unix socket until the server leaves.
     pub async fn listen(&self, door: UnixDoor) {
-        let options = || self.options("unix");
+        let options = || ConnOptions { label: "unix".into(), ..self.options(ConnOptions::default()) };
         let leaving = self.leaving.clone();
         door.run(self.service.clone(), MAX_CONNECTIONS, leaving, &self.connections, options).await;
     }
@@ -183,11 +181,10 @@ impl Standalone {
         self.store.close().await;
     }
 
-    fn options(&self, label: &str) -> ConnOptions {
+    fn options(&self, kind: ConnOptions) -> ConnOptions {
         let limits = &self.config.limits;
         let defaults = OutboxLimits::default();
         ConnOptions {
-            label: label.into(),
             max_frame_bytes: limits.frame_bytes,
             outbox: OutboxLimits {
                 soft_bytes: defaults.soft_bytes.min(limits.outbox_bytes),
@@ -197,7 +194,7 @@ impl Standalone {
             shutdown: self.closing.clone(),
             tasks: self.connections.clone(),
             hooks: self.app.hooks(),
-            ..ConnOptions::default()
+            ..kind
         }
     }
 }

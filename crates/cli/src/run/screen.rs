@@ -34,15 +34,15 @@ pub(super) const QUIET: Duration = Duration::from_millis(150);
 const STEP: Duration = Duration::from_millis(100);
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// A line on stderr that says what is awaited, while the screen ends with a whole line. Written without moving the
-/// cursor, and never up to the edge: what is typed meanwhile must not push it to another line.
+/// Says on stderr that something is awaited. Written without moving the cursor far, and never up to the edge: what is
+/// typed meanwhile must not push it to another line.
 #[derive(Debug)]
 struct Spinner {
     since: Instant,
     moved: Instant,
     step: usize,
-    /// Columns to be wiped out.
-    drawn: usize,
+    /// Columns to be wiped out of a line of its own; none for a mark behind a text.
+    drawn: Option<usize>,
 }
 
 /// Where blocks are written.
@@ -50,6 +50,8 @@ pub(super) struct Screen {
     out: Box<dyn Write + Send>,
     block: Option<Block>,
     at_line_start: bool,
+    /// Columns of the line that is open.
+    column: usize,
     /// Line ends of a growing text that are written once more of it follows.
     line_ends: usize,
     spinner: Option<Spinner>,
@@ -65,6 +67,7 @@ impl Screen {
             out,
             block: None,
             at_line_start: true,
+            column: 0,
             line_ends: 0,
             spinner: None,
             may_spin,
@@ -80,7 +83,6 @@ impl Screen {
 
     /// Begins a block, setting it apart from the one before.
     pub(super) fn begin(&mut self, block: Block) -> io::Result<()> {
-        self.rest();
         self.end_line()?;
         let apart = match (&self.block, &block) {
             (None, _) | (Some(Block::Line), Block::Line) => false,
@@ -98,16 +100,22 @@ impl Screen {
         self.block.as_ref() == Some(block)
     }
 
+    /// The item whose text may go on growing.
+    pub(super) fn growing(&self) -> Option<String> {
+        match &self.block {
+            Some(Block::Text(item)) => Some(item.clone()),
+            _ => None,
+        }
+    }
+
     /// Writes one line of the open block.
     pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
-        self.rest();
         self.end_line()?;
         writeln!(self.out, "{text}")
     }
 
     /// Writes a line without its end, for somebody to type behind it.
     pub(super) fn ask(&mut self, text: impl Display) -> io::Result<()> {
-        self.rest();
         self.end_line()?;
         write!(self.out, "{text}")?;
         self.at_line_start = false;
@@ -137,7 +145,11 @@ impl Screen {
                 }
                 self.at_line_start = true;
             }
+            if self.at_line_start {
+                self.column = 0;
+            }
             let margin = if std::mem::take(&mut self.at_line_start) { margin } else { "" };
+            self.column += margin.chars().count() + line.chars().count();
             write!(self.out, "{style}{margin}{line}{style:#}")?;
         }
         Ok(())
@@ -145,6 +157,7 @@ impl Screen {
 
     /// Ends the line that is open, if one is.
     pub(super) fn end_line(&mut self) -> io::Result<()> {
+        self.rest();
         self.line_ends = 0;
         if !std::mem::replace(&mut self.at_line_start, true) {
             self.out.write_all(b"\n")?;
@@ -161,29 +174,40 @@ impl Screen {
     pub(super) fn restless(&self, quiet_from: Instant) -> Option<Instant> {
         match &self.spinner {
             Some(spinner) => Some(spinner.moved + STEP),
-            None => (self.may_spin && self.at_line_start).then(|| quiet_from + QUIET),
+            None => self.has_room().then(|| quiet_from + QUIET),
         }
     }
 
-    /// Shows that something is awaited, or moves on in showing it.
+    fn has_room(&self) -> bool {
+        let width = self.width.unwrap_or_default();
+        self.may_spin && (self.at_line_start || self.column + 4 < width)
+    }
+
+    /// Shows that something is awaited, or moves on in showing it: in words on a line of its own, or as a mark behind
+    /// a text that may go on.
     pub(super) fn spin(&mut self, what: &str) {
-        if !self.may_spin || !self.at_line_start {
+        if !self.has_room() {
             return;
         }
         let now = Instant::now();
-        let spinner =
-            self.spinner.get_or_insert_with(|| Spinner { since: now, moved: now, step: 0, drawn: 0 });
-        let seconds = spinner.since.elapsed().as_secs();
-        let room = self.width.unwrap_or(80).saturating_sub(12);
-        let what = clean::short(what, room.max(10));
+        let spinner = self.spinner.get_or_insert(Spinner { since: now, moved: now, step: 0, drawn: None });
         let frame = FRAMES[spinner.step % FRAMES.len()];
-        // What somebody types meanwhile is echoed behind it; it is wiped out too.
-        let mut stderr = anstream::stderr().lock();
-        let wiped = spinner.drawn;
-        let drawn = write!(stderr, "\r{:wiped$}\r{frame} {what} {DIM}{seconds}s{DIM:#}", "");
+        let drawn = if self.at_line_start {
+            let seconds = spinner.since.elapsed().as_secs();
+            let room = self.width.unwrap_or(80).saturating_sub(12);
+            let what = clean::short(what, room.max(10));
+            let mut stderr = anstream::stderr().lock();
+            let wiped = spinner.drawn.unwrap_or_default();
+            // What somebody types meanwhile is echoed behind it; it is wiped out too.
+            spinner.drawn = Some(what.chars().count() + 10);
+            write!(stderr, "\r{:wiped$}\r{frame} {what} {DIM}{seconds}s{DIM:#}", "")
+                .and_then(|()| stderr.flush())
+        } else {
+            let mut stderr = io::stderr().lock();
+            write!(stderr, " {frame}\u{8}\u{8}").and_then(|()| stderr.flush())
+        };
         // A spinner that cannot be seen is missed by nobody.
-        drop(drawn.and_then(|()| stderr.flush()));
-        spinner.drawn = what.chars().count() + 10;
+        drop(drawn);
         spinner.step += 1;
         spinner.moved = now;
     }
@@ -197,9 +221,12 @@ impl Screen {
     fn rest(&mut self) {
         self.writes += 1;
         if let Some(spinner) = self.spinner.take() {
-            let mut stderr = anstream::stderr().lock();
-            let wiped = spinner.drawn;
-            drop(write!(stderr, "\r{:wiped$}\r", "").and_then(|()| stderr.flush()));
+            let mut stderr = io::stderr().lock();
+            let wiped = match spinner.drawn {
+                Some(wiped) => write!(stderr, "\r{:wiped$}\r", ""),
+                None => write!(stderr, "  \u{8}\u{8}"),
+            };
+            drop(wiped.and_then(|()| stderr.flush()));
         }
     }
 }

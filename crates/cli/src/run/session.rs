@@ -207,7 +207,7 @@ impl Session {
             Happened::Quiet if self.asking.is_some() => self.put_question(false)?,
             Happened::Quiet => {
                 if let Face::People(view) = &mut self.face {
-                    view.spin();
+                    view.idle().map_err(RunError::Output)?;
                 }
             }
         }
@@ -232,7 +232,7 @@ impl Session {
                     view.ended(&ended.turn).map_err(RunError::Output)?;
                     let completed = ended.turn.status == TurnStatus::Completed;
                     if completed && self.is_rehearsal && self.keyboard.is_some() {
-                        view.aside("This was the built-in rehearsal agent. `signalbox doctor` lists real ones; --provider chooses.")
+                        view.aside("This was the built-in rehearsal agent. --provider NAME chooses a real one; `signalbox doctor` lists them.")
                             .map_err(RunError::Output)?;
                     }
                 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
+use anstyle::Style;
 use signalbox_protocol::app::{
     ApprovalDecision, CommandExecutionStatus, DynamicToolCallOutputContentItem, DynamicToolCallStatus,
     ErrorNotification, FileUpdateChange, ItemBody, McpToolCallStatus, PatchApplyStatus, ServerNotification,
@@ -13,7 +14,7 @@ use super::clean::{self, Cleaner};
 use super::diff;
 use super::output::Output;
 use super::screen::{BAD, BOLD, Block, DIM, GOOD, NOTE, PLAIN, Screen};
-use super::wrap::Wrap;
+use super::wrap::{Wrap, wrapped};
 
 /// What stands before each line of a thought.
 const THOUGHT: &str = "┆ ";
@@ -42,6 +43,8 @@ pub(super) struct View {
 struct Item {
     text: Cleaner,
     wrap: Option<Wrap>,
+    margin: &'static str,
+    style: Style,
     output: Output,
     /// When it was decided about, Unix milliseconds: it runs since then.
     answered_at_ms: Option<i64>,
@@ -93,13 +96,19 @@ impl View {
     /// A line that stops nothing.
     pub(super) fn notice(&mut self, message: &str) -> io::Result<()> {
         self.screen.begin(Block::Line)?;
-        self.screen.line(format_args!("{NOTE}! {}{NOTE:#}", clean::line(message)))?;
+        let text = wrapped(&clean::line(message), self.width_beside("! "));
+        for (n, line) in text.lines().enumerate() {
+            let mark = if n == 0 { "!" } else { " " };
+            self.screen.line(format_args!("{NOTE}{mark} {line}{NOTE:#}"))?;
+        }
         self.screen.flush()
     }
 
     /// A remark of this program itself, under everything else.
     pub(super) fn aside(&mut self, text: &str) -> io::Result<()> {
-        self.screen.line(format_args!("{DIM}{text}{DIM:#}"))?;
+        for line in wrapped(text, self.screen.width()).lines() {
+            self.screen.line(format_args!("{DIM}{line}{DIM:#}"))?;
+        }
         self.screen.flush()
     }
 
@@ -114,10 +123,20 @@ impl View {
         self.screen.ask(format_args!("{NOTE}{prompt}{NOTE:#}"))
     }
 
-    /// Shows that something is awaited, if the screen has a place for it.
-    pub(super) fn spin(&mut self) {
-        let what = self.waits_for.clone();
-        self.screen.spin(&what);
+    /// Nothing has come for a while: shows what was held back, and that something is awaited.
+    pub(super) fn idle(&mut self) -> io::Result<()> {
+        if let Some(item) = self.screen.growing()
+            && let Some(known) = self.items.get_mut(&item)
+            && let Some(wrap) = &mut known.wrap
+        {
+            let rest = wrap.finish();
+            if !rest.is_empty() {
+                self.screen.grow(known.margin, known.style, &rest)?;
+                self.screen.flush()?;
+            }
+        }
+        self.screen.spin(&self.waits_for);
+        Ok(())
     }
 
     /// Shows an item's heading (and diff), unless it is what the screen ends with.
@@ -190,7 +209,9 @@ impl View {
     }
 
     fn failure(&mut self, error: &TurnError) -> io::Result<()> {
-        self.screen.line(format_args!("{BAD}{}{BAD:#}", clean::clean(&error.message).trim_end()))?;
+        for line in wrapped(clean::clean(&error.message).trim_end(), self.screen.width()).lines() {
+            self.screen.line(format_args!("{BAD}{line}{BAD:#}"))?;
+        }
         let details = error.additional_details.as_deref().map(clean::clean).unwrap_or_default();
         for line in details.lines().filter(|line| !line.trim().is_empty()) {
             self.screen.line(format_args!("{DIM}│ {line}{DIM:#}"))?;
@@ -343,11 +364,12 @@ impl View {
         self.screen.line(format_args!("{DIM}•{DIM:#} {title}{DIM}{result}{DIM:#}"))
     }
 
-    fn text(&mut self, item: &str, margin: &str, style: anstyle::Style, delta: &str) -> io::Result<()> {
+    fn text(&mut self, item: &str, margin: &'static str, style: Style, delta: &str) -> io::Result<()> {
         self.begin_text(item)?;
         let width = self.width_beside(margin);
         let known = self.items.entry(item.to_owned()).or_default();
         known.shown = true;
+        (known.margin, known.style) = (margin, style);
         let text = known.text.push(delta);
         let text = known.wrap.get_or_insert_with(|| Wrap::new(width)).push(&text);
         self.screen.grow(margin, style, &text)
@@ -359,7 +381,7 @@ impl View {
         item: &ThreadItem,
         mut known: Item,
         margin: &str,
-        style: anstyle::Style,
+        style: Style,
         whole: &str,
     ) -> io::Result<()> {
         let mut wrap = known.wrap.take().unwrap_or_else(|| Wrap::new(self.width_beside(margin)));
