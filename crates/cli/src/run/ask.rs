@@ -68,7 +68,7 @@ impl Asking {
                 (of_item(&params.item_id), permission("Run it?", &params.info))
             }
             ServerRequest::FileChangeApproval(params) => {
-                (of_item(&params.item_id), permission("Make this change?", &params.info))
+                (of_item(&params.item_id), permission("Change it?", &params.info))
             }
             ServerRequest::ToolUserInput(params) => (of_item(&params.item_id), options(&params.info)),
             ServerRequest::Elicitation(params) => {
@@ -113,10 +113,10 @@ impl Asking {
 
     /// What stands before the answer.
     pub(super) fn prompt(&self) -> String {
-        let go_on = "n decline · c cancel the turn";
+        let go_on = "n decline · c cancel turn";
         match &self.question {
             Question::Permission { words, for_session } => {
-                let session = if *for_session { " · a for this session" } else { "" };
+                let session = if *for_session { " · a this session" } else { "" };
                 format!("{words}  y once{session} · {go_on} › ")
             }
             Question::Options { options, .. } => format!("  1-{} · {go_on} › ", options.len().max(1)),
@@ -370,10 +370,7 @@ mod tests {
             assert_eq!((answer.approval_id.as_str(), answer.decision), ("x", Some(decision)));
         }
         assert_eq!(command().item.as_deref(), Some("i4"));
-        assert_eq!(
-            command().prompt(),
-            "Run it?  y once · a for this session · n decline · c cancel the turn › "
-        );
+        assert_eq!(command().prompt(), "Run it?  y once · a this session · n decline · c cancel turn › ");
     }
 
     #[test]

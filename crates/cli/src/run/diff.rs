@@ -9,8 +9,6 @@ use super::screen::{BAD, BOLD, DIM, GOOD, PLACE, PLAIN, Screen};
 
 /// Lines of one change that are shown.
 const LINES: usize = 200;
-/// Longest line that is shown, in characters.
-const WIDTH: usize = 400;
 
 /// Shows changes, each with its heading.
 pub(super) fn show(screen: &mut Screen, cwd: &str, changes: &[FileUpdateChange]) -> io::Result<()> {
@@ -25,7 +23,7 @@ pub(super) fn show(screen: &mut Screen, cwd: &str, changes: &[FileUpdateChange])
             one(screen, &change.kind, line)?;
         }
         if lines.len() > LINES {
-            screen.line(format_args!("{DIM}│ … {} more lines …{DIM:#}", lines.len() - LINES))?;
+            screen.bar(DIM, &format!("… {} more lines …", lines.len() - LINES))?;
         }
     }
     Ok(())
@@ -77,11 +75,7 @@ fn one(screen: &mut Screen, kind: &PatchChangeKind, line: &str) -> io::Result<()
         PatchChangeKind::Update { .. } if line.starts_with("@@") => ("", PLACE),
         PatchChangeKind::Update { .. } => ("", PLAIN),
     };
-    let line = match line.char_indices().nth(WIDTH) {
-        Some((end, _)) => &line[..end],
-        None => line,
-    };
-    screen.line(format_args!("{DIM}│{DIM:#} {style}{mark}{line}{style:#}"))
+    screen.bar(style, &format!("{mark}{line}"))
 }
 
 fn count(kind: &PatchChangeKind, diff: &str) -> (usize, usize) {

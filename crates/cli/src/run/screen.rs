@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use tokio::time::Instant;
 
 use super::clean;
+use super::wrap::Wrap;
 
 pub(super) const PLAIN: Style = Style::new();
 pub(super) const BOLD: Style = Style::new().bold();
@@ -45,6 +46,13 @@ struct Spinner {
     drawn: Option<usize>,
 }
 
+/// A text that may go on.
+struct Growing {
+    wrap: Wrap,
+    margin: &'static str,
+    style: Style,
+}
+
 /// Where blocks are written.
 pub(super) struct Screen {
     out: Box<dyn Write + Send>,
@@ -52,6 +60,7 @@ pub(super) struct Screen {
     at_line_start: bool,
     /// Columns of the line that is open.
     column: usize,
+    growing: Option<Growing>,
     /// Line ends of a growing text that are written once more of it follows.
     line_ends: usize,
     spinner: Option<Spinner>,
@@ -68,6 +77,7 @@ impl Screen {
             block: None,
             at_line_start: true,
             column: 0,
+            growing: None,
             line_ends: 0,
             spinner: None,
             may_spin,
@@ -100,14 +110,6 @@ impl Screen {
         self.block.as_ref() == Some(block)
     }
 
-    /// The item whose text may go on growing.
-    pub(super) fn growing(&self) -> Option<String> {
-        match &self.block {
-            Some(Block::Text(item)) => Some(item.clone()),
-            _ => None,
-        }
-    }
-
     /// Writes one line of the open block.
     pub(super) fn line(&mut self, text: impl Display) -> io::Result<()> {
         self.end_line()?;
@@ -127,8 +129,25 @@ impl Screen {
         self.at_line_start = true;
     }
 
-    /// Adds to the growing text that is open, with `margin` before each line.
-    pub(super) fn grow(&mut self, margin: &str, style: Style, text: &str) -> io::Result<()> {
+    /// Adds to the growing text that is open, with `margin` before each line. A word is held back until it is whole.
+    pub(super) fn grow(&mut self, margin: &'static str, style: Style, text: &str) -> io::Result<()> {
+        let width = self.width.map(|width| width.saturating_sub(margin.chars().count()));
+        let growing = self.growing.get_or_insert_with(|| Growing { wrap: Wrap::new(width), margin, style });
+        let text = growing.wrap.push(text);
+        self.put(margin, style, &text)
+    }
+
+    /// Shows what is held back of the growing text.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        let Some(growing) = &mut self.growing else { return Ok(()) };
+        let (margin, style, rest) = (growing.margin, growing.style, growing.wrap.finish());
+        self.put(margin, style, &rest)
+    }
+
+    fn put(&mut self, margin: &str, style: Style, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
         self.rest();
         for (n, line) in text.split('\n').enumerate() {
             if n > 0 {
@@ -155,8 +174,26 @@ impl Screen {
         Ok(())
     }
 
+    /// Writes one line of a command's output or of a diff behind a bar; what would run over the edge goes on behind
+    /// the bar too.
+    pub(super) fn bar(&mut self, style: Style, text: &str) -> io::Result<()> {
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(2).max(20));
+        let mut rest = text;
+        loop {
+            let end = rest.char_indices().nth(room).map_or(rest.len(), |(end, _)| end);
+            let (line, more) = rest.split_at(end);
+            self.line(format_args!("{DIM}│{DIM:#} {style}{line}{style:#}"))?;
+            if more.is_empty() {
+                return Ok(());
+            }
+            rest = more;
+        }
+    }
+
     /// Ends the line that is open, if one is.
     pub(super) fn end_line(&mut self) -> io::Result<()> {
+        self.settle()?;
+        self.growing = None;
         self.rest();
         self.line_ends = 0;
         if !std::mem::replace(&mut self.at_line_start, true) {

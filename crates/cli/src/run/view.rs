@@ -14,7 +14,7 @@ use super::clean::{self, Cleaner};
 use super::diff;
 use super::output::Output;
 use super::screen::{BAD, BOLD, Block, DIM, GOOD, NOTE, PLAIN, Screen};
-use super::wrap::{Wrap, wrapped};
+use super::wrap::wrapped;
 
 /// What stands before each line of a thought.
 const THOUGHT: &str = "┆ ";
@@ -42,9 +42,6 @@ pub(super) struct View {
 #[derive(Debug, Default)]
 struct Item {
     text: Cleaner,
-    wrap: Option<Wrap>,
-    margin: &'static str,
-    style: Style,
     output: Output,
     /// When it was decided about, Unix milliseconds: it runs since then.
     answered_at_ms: Option<i64>,
@@ -125,16 +122,8 @@ impl View {
 
     /// Nothing has come for a while: shows what was held back, and that something is awaited.
     pub(super) fn idle(&mut self) -> io::Result<()> {
-        if let Some(item) = self.screen.growing()
-            && let Some(known) = self.items.get_mut(&item)
-            && let Some(wrap) = &mut known.wrap
-        {
-            let rest = wrap.finish();
-            if !rest.is_empty() {
-                self.screen.grow(known.margin, known.style, &rest)?;
-                self.screen.flush()?;
-            }
-        }
+        self.screen.settle()?;
+        self.screen.flush()?;
         self.screen.spin(&self.waits_for);
         Ok(())
     }
@@ -191,21 +180,34 @@ impl View {
         if let (Some(error), TurnStatus::Failed) = (&turn.error, turn.status) {
             self.failure(error)?;
         }
-        let prefix = if turn.status == TurnStatus::Interrupted || took.is_empty() { "after" } else { "in" };
+        let how = if turn.status == TurnStatus::Interrupted { "after" } else { "in" };
         let mut facts = Vec::new();
-        if !took.is_empty() {
-            facts.push(format!("{word} {prefix} {took}"));
-        } else {
-            facts.push(word.to_owned());
-        }
+        facts.push(if took.is_empty() { word.to_owned() } else { format!("{word} {how} {took}") });
         let changed = turn.diff.as_deref().or(self.diff.as_deref()).filter(|diff| !diff.is_empty());
         facts.extend(changed.map(diff::summary));
         let usage = turn.token_usage.as_ref().or(self.usage.as_ref());
-        facts.extend(usage.and_then(tokens));
-        let (first, rest) = facts.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-        let rest: String = rest.iter().map(|fact| format!(" · {fact}")).collect();
-        self.screen.line(format_args!("{style}{mark} {first}{style:#}{DIM}{rest}{DIM:#}"))?;
+        facts.extend(usage.map(tokens).unwrap_or_default());
+        self.facts(mark, style, &facts)?;
         self.screen.flush()
+    }
+
+    /// Facts in a row, in as many lines as they need.
+    fn facts(&mut self, mark: &str, style: Style, facts: &[String]) -> io::Result<()> {
+        let width = self.screen.width().unwrap_or(usize::MAX);
+        let (mut line, mut columns) = (String::new(), 0);
+        for (n, fact) in facts.iter().enumerate() {
+            let length = fact.chars().count() + 3;
+            match n {
+                0 => line = format!("{style}{mark} {fact}{style:#}"),
+                _ if columns + length > width => {
+                    self.screen.line(&line)?;
+                    (line, columns) = (format!("  {DIM}{fact}{DIM:#}"), 0);
+                }
+                _ => line.push_str(&format!("{DIM} · {fact}{DIM:#}")),
+            }
+            columns += length;
+        }
+        self.screen.line(&line)
     }
 
     fn failure(&mut self, error: &TurnError) -> io::Result<()> {
@@ -214,7 +216,7 @@ impl View {
         }
         let details = error.additional_details.as_deref().map(clean::clean).unwrap_or_default();
         for line in details.lines().filter(|line| !line.trim().is_empty()) {
-            self.screen.line(format_args!("{DIM}│ {line}{DIM:#}"))?;
+            self.screen.bar(DIM, line)?;
         }
         Ok(())
     }
@@ -264,9 +266,9 @@ impl View {
         let began = known.answered_at_ms.or(item.started_at_ms);
         let took = began.zip(item.completed_at_ms).map(|(from, to)| to - from);
         match &item.body {
-            ItemBody::AgentMessage { text, .. } => self.end_text(item, known, "", PLAIN, text),
+            ItemBody::AgentMessage { text, .. } => self.end_text(item, &known, "", PLAIN, text),
             ItemBody::Reasoning { summary, .. } => {
-                self.end_text(item, known, THOUGHT, DIM, &summary.join("\n\n"))
+                self.end_text(item, &known, THOUGHT, DIM, &summary.join("\n\n"))
             }
             ItemBody::CommandExecution {
                 command, status, aggregated_output, exit_code, duration_ms, ..
@@ -283,7 +285,7 @@ impl View {
                 if !rest.is_empty() && refused.is_none() {
                     self.reopen(&item.id, &known)?;
                     for line in rest {
-                        self.screen.line(format_args!("{DIM}│{DIM:#} {line}"))?;
+                        self.screen.bar(PLAIN, &line)?;
                     }
                 }
                 if std::mem::replace(&mut known.closed, true) {
@@ -365,31 +367,31 @@ impl View {
     }
 
     fn text(&mut self, item: &str, margin: &'static str, style: Style, delta: &str) -> io::Result<()> {
-        self.begin_text(item)?;
-        let width = self.width_beside(margin);
+        let goes_on = self.screen.is_open(&Block::Text(item.to_owned()));
         let known = self.items.entry(item.to_owned()).or_default();
-        known.shown = true;
-        (known.margin, known.style) = (margin, style);
         let text = known.text.push(delta);
-        let text = known.wrap.get_or_insert_with(|| Wrap::new(width)).push(&text);
-        self.screen.grow(margin, style, &text)
+        // A text that something else has come between begins a line anew.
+        let text = if known.shown && !goes_on { text.trim_start_matches(' ') } else { &text };
+        if text.is_empty() {
+            return Ok(());
+        }
+        known.shown = true;
+        self.begin_text(item)?;
+        self.screen.grow(margin, style, text)
     }
 
     /// The end of a text: what of it is not on the screen yet.
     fn end_text(
         &mut self,
         item: &ThreadItem,
-        mut known: Item,
-        margin: &str,
+        known: &Item,
+        margin: &'static str,
         style: Style,
         whole: &str,
     ) -> io::Result<()> {
-        let mut wrap = known.wrap.take().unwrap_or_else(|| Wrap::new(self.width_beside(margin)));
-        let mut rest = if known.shown { String::new() } else { wrap.push(&clean::clean(whole)) };
-        rest.push_str(&wrap.finish());
-        if !rest.trim().is_empty() {
+        if !known.shown && !whole.trim().is_empty() {
             self.begin_text(&item.id)?;
-            self.screen.grow(margin, style, &rest)?;
+            self.screen.grow(margin, style, &clean::clean(whole))?;
         }
         if self.screen.is_open(&Block::Text(item.id.clone())) { self.screen.end_line() } else { Ok(()) }
     }
@@ -414,7 +416,7 @@ impl View {
             self.heading(item, &heading)?;
         }
         for line in lines {
-            self.screen.line(format_args!("{DIM}│{DIM:#} {line}"))?;
+            self.screen.bar(PLAIN, &line)?;
         }
         Ok(())
     }
@@ -492,16 +494,13 @@ pub(super) fn duration(ms: i64) -> String {
     }
 }
 
-fn tokens(usage: &ThreadTokenUsage) -> Option<String> {
-    let total = usage.total.total_tokens;
-    let used = usage.last.total_tokens;
+/// What is known of tokens: how many, and how full the context is.
+fn tokens(usage: &ThreadTokenUsage) -> Vec<String> {
+    let (total, used) = (usage.total.total_tokens, usage.last.total_tokens);
     let window = usage.model_context_window.filter(|window| *window > 0);
     let sum = (total > 0).then(|| format!("{} tokens", grouped(total)));
     let context = window.map(|window| format!("context {} of {}", grouped(used), grouped(window)));
-    match (sum, context) {
-        (Some(sum), Some(context)) => Some(format!("{sum} · {context}")),
-        (sum, context) => sum.or(context),
-    }
+    sum.into_iter().chain(context).collect()
 }
 
 /// A number with its thousands set apart.
