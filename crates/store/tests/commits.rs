@@ -451,7 +451,7 @@ async fn a_deleted_session_leaves_nothing() {
     store.writer.commit(gone.commit([prompt("x", false, Some("c"))])).await.unwrap();
     let mut kept = running(&store).await;
     // Its facts are not removed now, as if the server stopped; the next chore after a start makes up for it.
-    fail_points.fail(FailPoint::BetweenSlices, 0, 1);
+    fail_points.fail(FailPoint::BetweenSlices, 0, u32::MAX);
     store.writer.delete_session(gone.id).await.unwrap();
     assert_eq!(store.reader.session(gone.id).await.unwrap(), None);
     assert_eq!(store.reader.receipt(gone.id, "c").await.unwrap(), None);

@@ -69,40 +69,38 @@ impl Checkpoints {
         let row = connection.fetch_one("pragma wal_checkpoint(passive)").await?;
         let pages = |at| row.try_get::<i64, _>(at).map(|pages: i64| pages.max(0).unsigned_abs());
         let (logged, moved) = (pages(1)?, pages(2)?);
-        // What was written meanwhile stays counted.
-        let rest = if logged == moved { 0 } else { logged * PAGE_BYTES };
+        // It starts over only if all of it was moved and nobody has written meanwhile.
         let meanwhile = self.length.load(Ordering::Relaxed).saturating_sub(before);
+        let rest = if logged == moved && meanwhile == 0 { 0 } else { logged * PAGE_BYTES };
         self.length.store(rest + meanwhile, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Runs until the writer closes, which moves the rest itself.
+/// Runs until `stop`, which it looks at between two checkpoints; then the writer moves the rest itself.
 pub(super) async fn run(
     place: Place,
     options: StoreOptions,
     checkpoints: std::sync::Arc<Checkpoints>,
     stop: CancellationToken,
 ) {
-    let work = async {
-        let mut connection = None;
-        loop {
-            checkpoints.written.notified().await;
-            until_idle(&place, &options, &checkpoints, &mut connection).await;
-            // An idle server keeps neither the connection nor its thread.
-            if let Some(connection) = connection.take() {
-                SqliteConnection::close(connection).await.ok();
-            }
+    let mut connection = None;
+    while stop.run_until_cancelled(checkpoints.written.notified()).await.is_some() {
+        until_idle(&place, &options, &checkpoints, &stop, &mut connection).await;
+        // An idle server keeps neither the connection nor its thread.
+        if let Some(connection) = connection.take()
+            && let Err(error) = SqliteConnection::close(connection).await
+        {
+            tracing::warn!(path = %place.path().display(), %error, "closing a connection failed");
         }
-    };
-    // Stopping in the middle of a checkpoint is harmless: it goes on from there the next time.
-    stop.run_until_cancelled(work).await;
+    }
 }
 
 async fn until_idle(
     place: &Place,
     options: &StoreOptions,
     checkpoints: &Checkpoints,
+    stop: &CancellationToken,
     connection: &mut Option<SqliteConnection>,
 ) {
     loop {
@@ -110,6 +108,7 @@ async fn until_idle(
         let idle = tokio::select! {
             () = checkpoints.full.notified() => false,
             () = tokio::time::sleep(IDLE) => true,
+            () = stop.cancelled() => return,
         };
         if idle && checkpoints.bytes.load(Ordering::Relaxed) != before {
             continue;
@@ -119,6 +118,8 @@ async fn until_idle(
         }
         if let Err(error) = checkpoint(place, options, checkpoints, connection).await {
             tracing::warn!(path = %place.path().display(), %error, "checkpoint failed");
+            // The next attempt is made when as much again has been written.
+            checkpoints.bytes.store(0, Ordering::Relaxed);
             *connection = None;
         }
         if idle {

@@ -75,8 +75,8 @@ impl Writer {
         let checkpoints = place.wal().map(|_| {
             let checkpoints = Arc::new(checkpoint::Checkpoints::new(options.wal_bytes));
             let stop = closing.clone();
-            tasks.spawn(checkpoint::run(place.clone(), options.clone(), checkpoints.clone(), stop));
-            checkpoints
+            let task = checkpoint::run(place.clone(), options.clone(), checkpoints.clone(), stop);
+            (checkpoints, tasks.spawn(task))
         });
         let fail = fail_points(&options);
         maintenance.spawn(maintenance::run(chores_out, slices_in, reader, fail, stop_maintenance.clone()));

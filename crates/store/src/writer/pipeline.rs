@@ -7,6 +7,7 @@ use signalbox_facts::{Committed, SessionId};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::commit::Prepared;
@@ -71,6 +72,7 @@ pub(super) struct Pipeline {
     texts: Texts,
     flush: Option<mpsc::Sender<Waiting>>,
     checkpoints: Option<Arc<Checkpoints>>,
+    checkpoint_task: Option<JoinHandle<()>>,
     closing: CancellationToken,
 }
 
@@ -80,9 +82,10 @@ impl Pipeline {
         options: StoreOptions,
         connection: SqliteConnection,
         flush: Option<mpsc::Sender<Waiting>>,
-        checkpoints: Option<Arc<Checkpoints>>,
+        checkpoints: Option<(Arc<Checkpoints>, JoinHandle<()>)>,
         closing: CancellationToken,
     ) -> Self {
+        let (checkpoints, checkpoint_task) = checkpoints.unzip();
         let fail = super::fail_points(&options);
         Self {
             place,
@@ -92,14 +95,13 @@ impl Pipeline {
             texts: Texts::default(),
             flush,
             checkpoints,
+            checkpoint_task,
             closing,
         }
     }
 
     /// Runs until it is closed and the queue is empty, or until all handles are gone.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Job>, mut slices: mpsc::Receiver<Slice>) {
-        // Ends the checkpoint task if the handles are dropped without closing.
-        let _stop = self.closing.clone().drop_guard();
         let closing = self.closing.clone();
         let mut jobs = Vec::new();
         let mut batches = 0;
@@ -314,6 +316,14 @@ impl Pipeline {
     async fn finish(&mut self) {
         // The flush task answers whoever still waits, then ends.
         self.flush = None;
+        // Its connection must be gone, so that the last one to close can move the whole log. Cancelled here as well: the
+        // handles may have been dropped without closing.
+        self.closing.cancel();
+        if let Some(task) = self.checkpoint_task.take()
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "the checkpoint task ended badly");
+        }
         let Some(mut connection) = self.connection.take() else { return };
         if self.checkpoints.is_some()
             && let Err(error) = connection.execute("pragma wal_checkpoint(truncate)").await
