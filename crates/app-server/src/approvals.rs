@@ -133,6 +133,11 @@ impl Approvals {
             // Decided without asking anybody: no answer can come.
             return;
         }
+        self.remember(session, resolved, at_ms);
+    }
+
+    /// Remembers how an approval was resolved, so that a late answer can be told.
+    pub(crate) fn remember(&self, session: SessionId, resolved: &PermissionResolved, at_ms: i64) {
         let mut known = self.resolved.lock();
         if known.len() == REMEMBERED {
             known.pop_front();

@@ -102,6 +102,13 @@ impl Task {
         // A row that was compacted meanwhile may reach beyond the point; what it covers must not come twice.
         let loaded = Loaded::of(row.last_seq, &facts);
         let view = ThreadView::load((**row).clone(), &facts);
+        for fact in &facts {
+            if let FactBody::PermissionResolved(resolved) = &fact.body
+                && resolved.by.kind != ResolverKind::Policy
+            {
+                self.hubs.approvals().remember(row.id, resolved, fact.at_ms);
+            }
+        }
         if let Some(turn) = row.activity.turn() {
             for input in row.activity.pending() {
                 self.hubs.approvals().open(Open::new(row.id, turn, input.clone()));

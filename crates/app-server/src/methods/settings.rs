@@ -5,12 +5,12 @@ use std::path::Path;
 use signalbox_engine::convert as core;
 use signalbox_facts::{Mode, Policy, Sandbox};
 use signalbox_protocol::app::{
-    AskForApproval, EmptyResult, NetworkAccess, SandboxMode, SandboxPolicy, TurnEnvironment,
+    AskForApproval, EmptyResult, NetworkAccess, SandboxMode, SandboxPolicy, ThreadSetNameParams,
+    ThreadSettingsUpdateParams, TurnEnvironment, method,
 };
 use signalbox_protocol::ops::{self, Op, PolicyPatch, SettingsPatch};
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
-use super::compat::{self, ThreadSetNameParams, ThreadSettingsUpdateParams};
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::errors::{self, Error};
 use crate::hub::Hub;
@@ -19,13 +19,13 @@ use crate::view::convert;
 pub(super) fn register(registry: &mut Registry<AppServer>) {
     registry
         .method(
-            MethodSpec::new(compat::THREAD_NAME_SET, Lane::Ordered, "Gives a thread a title that stays.")
+            MethodSpec::new(method::THREAD_NAME_SET, Lane::Ordered, "Gives a thread a title that stays.")
                 .role(Role::Operator),
             set_name,
         )
         .method(
             MethodSpec::new(
-                compat::THREAD_SETTINGS_UPDATE,
+                method::THREAD_SETTINGS_UPDATE,
                 Lane::Ordered,
                 "Changes settings of a thread that hold from now on, in one step.",
             )

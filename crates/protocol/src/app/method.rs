@@ -21,6 +21,15 @@ pub const APPROVAL_LIST: &str = "approval/list";
 pub const APPROVAL_RESPOND: &str = "approval/respond";
 pub const OP_SUBMIT: &str = "op/submit";
 pub const SERVER_HEALTH: &str = "server/health";
+pub const THREAD_NAME_SET: &str = "thread/name/set";
+pub const THREAD_SETTINGS_UPDATE: &str = "thread/settings/update";
+pub const HOOKS_LIST: &str = "hooks/list";
+pub const COLLABORATION_MODE_LIST: &str = "collaborationMode/list";
+pub const EXPERIMENTAL_FEATURE_LIST: &str = "experimentalFeature/list";
+pub const MCP_SERVER_STATUS_LIST: &str = "mcpServerStatus/list";
+pub const SKILLS_LIST: &str = "skills/list";
+pub const PLUGIN_INSTALLED: &str = "plugin/installed";
+pub const PERMISSION_PROFILE_LIST: &str = "permissionProfile/list";
 
 // Notifications of clients.
 pub const INITIALIZED: &str = "initialized";

@@ -9,6 +9,7 @@
 
 mod account;
 mod approval;
+mod compat;
 mod config;
 mod elicitation;
 mod initialize;
@@ -31,6 +32,7 @@ mod usage;
 
 pub use account::*;
 pub use approval::*;
+pub use compat::*;
 pub use config::*;
 pub use elicitation::*;
 pub use initialize::*;
