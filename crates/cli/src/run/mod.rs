@@ -3,6 +3,7 @@
 mod ask;
 mod clean;
 mod diff;
+mod ending;
 mod keyboard;
 mod output;
 mod screen;

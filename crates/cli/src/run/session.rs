@@ -316,11 +316,12 @@ impl Session {
         if !whole && let Some(item) = &asking.item {
             view.show_again(item, &[]).map_err(RunError::Output)?;
         }
-        let own_block = asking.item.is_none();
-        view.question(&asking.lines(), &asking.prompt(), own_block).map_err(RunError::Output)?;
         if whole {
+            // Before the question can be seen: what is typed from then on is meant.
             keyboard.forget();
         }
+        let own_block = asking.item.is_none();
+        view.question(&asking.lines(), &asking.prompt(), own_block).map_err(RunError::Output)?;
         self.asked = true;
         Ok(())
     }

@@ -7,11 +7,12 @@ use anstyle::Style;
 use signalbox_protocol::app::{
     ApprovalDecision, CommandExecutionStatus, DynamicToolCallOutputContentItem, DynamicToolCallStatus,
     ErrorNotification, FileUpdateChange, ItemBody, McpToolCallStatus, PatchApplyStatus, ServerNotification,
-    ThreadItem, ThreadTokenUsage, Turn, TurnError, TurnPlanStep, TurnPlanStepStatus, TurnStatus,
+    ThreadItem, ThreadTokenUsage, TurnPlanStep, TurnPlanStepStatus,
 };
 
 use super::clean::{self, Cleaner};
 use super::diff;
+use super::ending::duration;
 use super::output::Output;
 use super::screen::{BAD, BOLD, Block, DIM, GOOD, NOTE, PLAIN, Screen};
 use super::wrap::wrapped;
@@ -30,8 +31,8 @@ pub(super) struct View {
     cwd: String,
     items: HashMap<String, Item>,
     plan: Vec<TurnPlanStep>,
-    usage: Option<ThreadTokenUsage>,
-    diff: Option<String>,
+    pub(super) usage: Option<ThreadTokenUsage>,
+    pub(super) diff: Option<String>,
     /// What is being waited for, for the spinner.
     waits_for: String,
     /// A question stands at the end of the screen; what can wait does not push it up.
@@ -165,60 +166,6 @@ impl View {
                 _ => None,
             };
         }
-    }
-
-    /// The end of the turn.
-    pub(super) fn ended(&mut self, turn: &Turn) -> io::Result<()> {
-        self.screen.begin(Block::Piece)?;
-        let took = turn.duration_ms.map(duration).unwrap_or_default();
-        let (mark, style, word) = match turn.status {
-            TurnStatus::Completed => ("✓", GOOD, "completed"),
-            TurnStatus::Interrupted => ("■", NOTE, "interrupted"),
-            TurnStatus::Failed => ("✗", BAD, "failed"),
-            TurnStatus::InProgress => ("…", DIM, "still running"),
-        };
-        if let (Some(error), TurnStatus::Failed) = (&turn.error, turn.status) {
-            self.failure(error)?;
-        }
-        let how = if turn.status == TurnStatus::Interrupted { "after" } else { "in" };
-        let mut facts = Vec::new();
-        facts.push(if took.is_empty() { word.to_owned() } else { format!("{word} {how} {took}") });
-        let changed = turn.diff.as_deref().or(self.diff.as_deref()).filter(|diff| !diff.is_empty());
-        facts.extend(changed.map(diff::summary));
-        let usage = turn.token_usage.as_ref().or(self.usage.as_ref());
-        facts.extend(usage.map(tokens).unwrap_or_default());
-        self.facts(mark, style, &facts)?;
-        self.screen.flush()
-    }
-
-    /// Facts in a row, in as many lines as they need.
-    fn facts(&mut self, mark: &str, style: Style, facts: &[String]) -> io::Result<()> {
-        let width = self.screen.width().unwrap_or(usize::MAX);
-        let (mut line, mut columns) = (String::new(), 0);
-        for (n, fact) in facts.iter().enumerate() {
-            let length = fact.chars().count() + 3;
-            match n {
-                0 => line = format!("{style}{mark} {fact}{style:#}"),
-                _ if columns + length > width => {
-                    self.screen.line(&line)?;
-                    (line, columns) = (format!("  {DIM}{fact}{DIM:#}"), 0);
-                }
-                _ => line.push_str(&format!("{DIM} · {fact}{DIM:#}")),
-            }
-            columns += length;
-        }
-        self.screen.line(&line)
-    }
-
-    fn failure(&mut self, error: &TurnError) -> io::Result<()> {
-        for line in wrapped(clean::clean(&error.message).trim_end(), self.screen.width()).lines() {
-            self.screen.line(format_args!("{BAD}{line}{BAD:#}"))?;
-        }
-        let details = error.additional_details.as_deref().map(clean::clean).unwrap_or_default();
-        for line in details.lines().filter(|line| !line.trim().is_empty()) {
-            self.screen.bar(DIM, line)?;
-        }
-        Ok(())
     }
 
     fn error(&mut self, told: &ErrorNotification) -> io::Result<()> {
@@ -482,36 +429,4 @@ fn title(item: &ThreadItem) -> String {
         (ItemBody::DynamicToolCall { tool, .. }, None) => clean::short(tool, TITLE),
         _ => String::new(),
     }
-}
-
-/// A time span as people say it.
-pub(super) fn duration(ms: i64) -> String {
-    let ms = ms.max(0);
-    match ms {
-        0..1_000 => format!("{ms} ms"),
-        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
-        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
-    }
-}
-
-/// What is known of tokens: how many, and how full the context is.
-fn tokens(usage: &ThreadTokenUsage) -> Vec<String> {
-    let (total, used) = (usage.total.total_tokens, usage.last.total_tokens);
-    let window = usage.model_context_window.filter(|window| *window > 0);
-    let sum = (total > 0).then(|| format!("{} tokens", grouped(total)));
-    let context = window.map(|window| format!("context {} of {}", grouped(used), grouped(window)));
-    sum.into_iter().chain(context).collect()
-}
-
-/// A number with its thousands set apart.
-fn grouped(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if number < 0 { format!("-{text}") } else { text }
 }
