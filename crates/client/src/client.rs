@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use signalbox_home::Home;
 use signalbox_protocol::app::RequestId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
@@ -79,6 +80,15 @@ impl Client {
         tasks.spawn(lines::read(reader, received));
         tasks.spawn(lines::write(writer, sent));
         Self::connect_with(incoming, outgoing, CallOptions::default(), &tasks)
+    }
+
+    /// A connection to the server of a home, over its unix socket.
+    ///
+    /// # Errors
+    /// If nobody listens there, or the socket's folder is not this user's alone.
+    pub async fn of_home(home: &Home) -> std::io::Result<(Self, Events)> {
+        home.prepare_socket().map_err(std::io::Error::other)?;
+        Self::unix(home.socket()).await
     }
 
     /// A connection to a server's unix socket.

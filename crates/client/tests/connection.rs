@@ -212,3 +212,16 @@ async fn a_call_whose_answer_is_behind_unread_events_ends() {
     to_client.send(json!({ "id": asked["id"], "result": { "data": ["x"] } }).to_string()).await.unwrap();
     assert_eq!(again.await.unwrap().unwrap(), ["x"]);
 }
+
+#[tokio::test]
+async fn a_homes_socket_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = signalbox_home::Home::locate(Some(folder.path().join("home")), &|_| None).unwrap();
+    assert!(Client::of_home(&home).await.is_err(), "nobody listens yet");
+    let listener = tokio::net::UnixListener::bind(home.socket()).unwrap();
+    let (client, _events) = Client::of_home(&home).await.unwrap();
+    client.notify("initialized", &json!({})).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let line = BufReader::new(stream).lines().next_line().await.unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["method"], "initialized");
+}
