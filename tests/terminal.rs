@@ -14,6 +14,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -44,6 +45,8 @@ impl Terminal {
         let work = root.path().join("work");
         std::fs::create_dir(&work).unwrap();
         let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        // Another test's program must not keep it open.
+        fcntl_setfd(&screen, FdFlags::CLOEXEC).unwrap();
         grantpt(&screen).unwrap();
         unlockpt(&screen).unwrap();
         tcsetwinsize(&screen, Winsize { ws_row: 50, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
@@ -109,6 +112,24 @@ impl Terminal {
         assert_eq!(status.code(), Some(code), "{}", self.seen);
         &self.seen
     }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A test that has failed leaves nothing running; one that has not finds it ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn when_the_terminal_is_closed_it_ends() {
+    let mut terminal = Terminal::runs("run touch ran");
+    terminal.sees(ASKS);
+    terminal.screen = File::open("/dev/null").unwrap();
+    let status = terminal.child.wait().unwrap();
+    assert_ne!(status.code(), Some(0));
+    assert!(!terminal.work().join("ran").exists());
 }
 
 #[test]
