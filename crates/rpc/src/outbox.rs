@@ -20,12 +20,15 @@ const MERGED_TEXT_BYTES: usize = 256 * 1024;
 /// Texts of which a piece was dropped and that are not known to be complete; the oldest are forgotten.
 const MAX_CUT_TEXTS: usize = 1024;
 
-/// Bounds of an outbox, in bytes (each queued frame counts 64 more than its length).
+/// Bounds of an outbox, in bytes (each queued frame counts 64 more than its length). What a client has asked for does not
+/// count as its lagging: answers have a bound of their own.
 #[derive(Debug, Clone, Copy)]
 pub struct OutboxLimits {
-    /// From here on deltas that cannot be merged into the last queued frame are dropped. Default 1 MiB.
+    /// From here on deltas that cannot be merged into the last queued frame are dropped. Default 2 MiB: more than one
+    /// large item, so that a client that reads loses nothing behind it.
     pub soft_bytes: usize,
-    /// From here on lifecycle frames are not taken any more: see [`Overflow`]. Default 8 MiB.
+    /// When so much waits, lifecycle frames are not taken any more: see [`Overflow`]. It may be exceeded by one frame, so
+    /// that a frame of any size passes. Default 8 MiB.
     pub hard_bytes: usize,
     /// While the answers to the client's own requests take more than this, it is not read. Default 4 MiB.
     pub answer_bytes: usize,
@@ -33,7 +36,7 @@ pub struct OutboxLimits {
 
 impl Default for OutboxLimits {
     fn default() -> Self {
-        Self { soft_bytes: 1024 * 1024, hard_bytes: 8 * 1024 * 1024, answer_bytes: 4 * 1024 * 1024 }
+        Self { soft_bytes: 2 * 1024 * 1024, hard_bytes: 8 * 1024 * 1024, answer_bytes: 4 * 1024 * 1024 }
     }
 }
 
@@ -201,7 +204,7 @@ impl Outbox {
 
     /// Waits until the outbox is below half its soft bound, or has ended.
     pub(crate) async fn drained(&self) {
-        self.wait_until(|state, limits| state.bytes <= limits.soft_bytes / 2).await;
+        self.wait_until(|state, limits| state.told_bytes() <= limits.soft_bytes / 2).await;
     }
 
     async fn wait_until(&self, condition: impl Fn(&State, &OutboxLimits) -> bool) {
@@ -257,7 +260,7 @@ impl OutboxReader {
             return burst;
         }
         let mut taken = 0;
-        let (bytes_before, answers_before) = (state.bytes, state.answer_bytes);
+        let (told_before, answers_before) = (state.told_bytes(), state.answer_bytes);
         while taken < BURST_BYTES {
             let Some(queued) = state.queue.pop_front() else { break };
             state.bytes -= queued.cost;
@@ -269,10 +272,10 @@ impl OutboxReader {
             state.queue = VecDeque::new();
         }
         let limits = &self.0.limits;
-        state.overflow_told &= state.bytes > limits.soft_bytes;
+        state.overflow_told &= state.told_bytes() > limits.soft_bytes;
         let crossed = |before: usize, now: usize, bound: usize| before > bound && now <= bound;
         if crossed(answers_before, state.answer_bytes, limits.answer_bytes)
-            || crossed(bytes_before, state.bytes, limits.soft_bytes / 2)
+            || crossed(told_before, state.told_bytes(), limits.soft_bytes / 2)
         {
             self.0.room.notify_waiters();
         }
@@ -290,7 +293,7 @@ impl State {
         let cost = bytes.len() + FRAME_OVERHEAD;
         match class {
             Class::Delta { key, text } => return plain(self.push_delta(bytes, key, text, cost, limits)),
-            Class::Lifecycle if self.bytes + cost > limits.hard_bytes && !self.queue.is_empty() => {
+            Class::Lifecycle if self.told_bytes() > limits.hard_bytes => {
                 let overflowed = !std::mem::replace(&mut self.overflow_told, true);
                 return PushResult { pushed: Pushed::Refused, overflowed };
             }
@@ -320,7 +323,8 @@ impl State {
         if self.merge(&frame, key, &text, limits) {
             return Pushed::Merged;
         }
-        if self.bytes + cost > limits.soft_bytes && !self.queue.is_empty() {
+        let told = self.told_bytes();
+        if told > 0 && told + cost > limits.soft_bytes {
             // The pieces that follow go too: a text that stops is late, a text with a hole is wrong.
             self.cut_set.insert(key);
             self.cut.push_back(key);
@@ -337,7 +341,7 @@ impl State {
 
     /// Joins the delta with the last queued frame, if that is a delta of the same text and there is room.
     fn merge(&mut self, frame: &Bytes, key: DeltaKey, text: &Range<usize>, limits: &OutboxLimits) -> bool {
-        if self.bytes + text.len() > limits.hard_bytes {
+        if self.told_bytes() + text.len() > limits.hard_bytes {
             return false;
         }
         let Some(last) = self.queue.back_mut() else { return false };
@@ -361,6 +365,11 @@ impl State {
         last.cost += added.len();
         self.bytes += added.len();
         true
+    }
+
+    /// What waits beside answers.
+    fn told_bytes(&self) -> usize {
+        self.bytes - self.answer_bytes
     }
 
     fn enqueue(&mut self, queued: Queued) {

@@ -421,3 +421,28 @@ async fn what_the_server_writes_is_bounded_for_a_client_that_never_reads_its_soc
     within(theirs.read_to_end(&mut rest)).await.unwrap();
     assert!(rest.len() < 2 * 1024 * 1024);
 }
+
+#[tokio::test]
+async fn a_large_answer_or_frame_makes_no_client_slow() {
+    let mut client = byte_client(options());
+    for id in [1, 2] {
+        let call = json!({"id": id, "method": "large", "params": {"n": 9_000_000}});
+        client.write(format!("{call}\n").as_bytes()).await;
+    }
+    // The writer has the first answer in hand; the second alone is more than either bound, but the client has asked for it.
+    let peer = client.peer.clone();
+    let second_waits = async {
+        while peer.backlog().answer_bytes < 9_000_000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(second_waits).await;
+    let large = Frame::notification("large", &json!({"text": "x".repeat(9_000_000)})).unwrap();
+    assert_eq!(client.peer.notify(delta(1, 1, "text")), Pushed::Queued);
+    assert_eq!(client.peer.notify(large), Pushed::Queued, "one frame of any size passes");
+    for id in [1, 2] {
+        assert_eq!(client.recv().await["id"], id);
+    }
+    assert_eq!(client.recv().await["method"], "delta");
+    assert_eq!(client.recv().await["method"], "large");
+}

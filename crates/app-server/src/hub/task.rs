@@ -1,5 +1,6 @@
 //! The hub's task: reads what its session commits, keeps the view, delivers. It never waits for a client.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,6 +21,10 @@ use crate::errors::Error;
 use crate::hubs::Hubs;
 use crate::view::{Notification, Outgoing, Scope, ThreadView, convert};
 
+/// After this many bytes of frames the task lets others run: the connections must write them, and hear from the kernel
+/// that they can write more, before they count as slow.
+const BREATH_BYTES: usize = 128 * 1024;
+
 /// One loaded thread.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -28,6 +33,8 @@ pub(crate) struct Task {
     commands: mpsc::Receiver<Command>,
     commits: mpsc::Receiver<Commit>,
     state: State,
+    /// Bytes of frames since others could run.
+    written: Cell<usize>,
 }
 
 #[derive(Debug)]
@@ -69,7 +76,14 @@ impl Task {
         if let Some((models, current)) = &live.models {
             learn_models(&hubs, &row, models, current);
         }
-        Self { hubs, hub, commands, commits: deliveries, state: State::Waiting(Box::new(row)) }
+        Self {
+            hubs,
+            hub,
+            commands,
+            commits: deliveries,
+            state: State::Waiting(Box::new(row)),
+            written: Cell::new(0),
+        }
     }
 
     /// Runs until the session ends.
@@ -81,11 +95,22 @@ impl Task {
         loop {
             tokio::select! {
                 commit = self.commits.recv() => match commit {
-                    Some(commit) => self.commit(&commit),
+                    Some(commit) => {
+                        self.commit(&commit);
+                        self.breathe().await;
+                    }
                     None => break,
                 },
                 Some(command) = self.commands.recv() => self.command(command).await,
             }
+        }
+    }
+
+    /// Lets others run, if much was written meanwhile.
+    async fn breathe(&mut self) {
+        if self.written.get() >= BREATH_BYTES {
+            self.written.set(0);
+            tokio::task::yield_now().await;
         }
     }
 
@@ -203,6 +228,7 @@ impl Task {
                 if self.has_subscribers()
                     && let Some(frame) = written(frames::delta(&self.hubs, &delta))
                 {
+                    self.count(&frame);
                     self.deliver(&Delivery::Notify(frame));
                 }
             }
@@ -226,6 +252,7 @@ impl Task {
             return;
         }
         let Some(frame) = written(frames::notification(&self.hubs, body, *seq, *at_ms)) else { return };
+        self.count(&frame);
         match scope {
             Scope::All => self.hubs.deliver_to_all(self.hub.session, &Delivery::Notify(frame)),
             Scope::Subscribers => self.deliver(&Delivery::Notify(frame)),
@@ -264,6 +291,10 @@ impl Task {
             tracing::error!(session = %self.hub.session, approval, "an approval that is not open");
         }
         open
+    }
+
+    fn count(&self, frame: &Frame) {
+        self.written.set(self.written.get() + frame.bytes().len());
     }
 
     fn has_subscribers(&self) -> bool {
