@@ -36,10 +36,13 @@ fn malformed_json() {
 fn json_that_is_no_frame() {
     let mut app = App::new(BINARY).over_stdio();
     let mut client = app.client();
-    for line in ["1", "\"text\"", "null", "true", "{}", r#"{"id":1}"#, r#"{"jsonrpc":"1.0","method":"x"}"#] {
+    for line in ["1", "\"text\"", "null", "true", "{}", r#"{"jsonrpc":"1.0","method":"x"}"#] {
         client.sends_line(line.as_bytes());
         check(&client.is_rebuked(), -32600, "invalid_request");
     }
+    client.expects_answer(json!(77), "nothing");
+    client.sends_line(br#"{"id":77}"#);
+    check(&client.answer(77).unwrap_err(), -32600, "invalid_request");
     // Blank lines are none at all.
     client.sends_line(b"");
     client.sends_line(b"   ");
@@ -277,7 +280,8 @@ fn an_agent_that_exits_at_once() {
 
 #[test]
 fn an_agent_that_prints_garbage() {
-    let mut app = App::new(BINARY).over_stdio().bad_agents(&[("garbage", "garbage")]);
+    let app = App::new(BINARY).over_stdio().argument("--config").argument("limits.initialize_seconds=1");
+    let mut app = app.bad_agents(&[("garbage", "garbage")]);
     let mut client = app.client();
     let error = fails_to_start(&app, &mut client, "garbage");
     assert_eq!(error["code"], -32021, "{error}");

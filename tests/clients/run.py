@@ -110,7 +110,7 @@ def sdk_python():
             return python
     venv.create(folder, clear=True, with_pip=True)
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    for packages in (["--no-deps", SDK], SDK_NEEDS):
+    for packages in (SDK_NEEDS, ["--no-deps", SDK]):
         try:
             run([*pip, *packages])
         except Failure as failure:

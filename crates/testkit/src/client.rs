@@ -140,12 +140,12 @@ impl Client {
     ///
     /// # Errors
     /// The error it was answered with.
-    pub fn answer(&mut self, id: impl Into<Value>) -> Result<Value, Refusal> {
+    pub fn answer(&mut self, id: impl Into<Value>) -> Result<Value, Box<Refusal>> {
         let id = id.into();
         let answer = self.wait(&format!("the answer to {id}"), |client| client.answers.remove(&id));
         match answer.get("result") {
             Some(result) => Ok(result.clone()),
-            None => Err(Refusal::of(&answer)),
+            None => Err(Box::new(Refusal::of(&answer))),
         }
     }
 
@@ -163,7 +163,7 @@ impl Client {
         let id = self.requests(method, params);
         match self.answer(id) {
             Ok(result) => self.fail(&format!("{method} was not refused: {result}")),
-            Err(refusal) => refusal,
+            Err(refusal) => *refusal,
         }
     }
 
@@ -236,6 +236,11 @@ impl Client {
     /// Ends sending, as a client does at its end, but goes on reading.
     pub fn stops_sending(&mut self) {
         self.wire.close();
+    }
+
+    /// It will be sent so much that it may fall behind, and then misses ends of texts until their items are completed.
+    pub fn may_fall_behind(&mut self) {
+        self.model.lags = true;
     }
 
     /// Reads nothing from now on.

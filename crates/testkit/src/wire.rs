@@ -62,8 +62,9 @@ impl Wire {
                 match reader.read_until(b'\n', &mut line) {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {
-                        if line.last() == Some(&b'\n') {
-                            line.pop();
+                        // A line that breaks off is the end of a connection that was cut.
+                        if line.pop() != Some(b'\n') {
+                            return;
                         }
                         if sender.send(line).is_err() {
                             return;
