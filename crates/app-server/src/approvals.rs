@@ -15,6 +15,7 @@ use signalbox_facts::{Decision, InputId, PendingInput, PermissionResolved, Resol
 use signalbox_protocol::app::{Approval, ApprovalDecision, ServerRequest, method};
 use signalbox_protocol::ops::Op;
 use signalbox_rpc::{ConnectionId, Frame, Peer, RequestEnd, StrayResponse};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connection::Subscriber;
 use crate::hubs::Hubs;
@@ -48,6 +49,8 @@ struct State {
     unable: HashSet<ConnectionId>,
     /// It is being rejected, because nobody can answer it or nobody wants to be asked.
     rejecting: bool,
+    /// The last answer of each connection that is on its way to the core; the next one waits for it.
+    answering: HashMap<ConnectionId, CancellationToken>,
 }
 
 /// What became of an approval.
@@ -91,6 +94,14 @@ impl Open {
     pub(crate) fn ask(self: &Arc<Self>) -> Option<Ask> {
         let asked = self.state.lock().ask.clone();
         asked.map(|(method, frame)| Ask { open: self.clone(), method, frame })
+    }
+
+    /// Puts an answer of a connection behind the one before it, so that the first that came is the first that is
+    /// decided about. The guard lets the next one go.
+    fn line_up(&self, connection: ConnectionId) -> (Option<CancellationToken>, DropGuard) {
+        let mine = CancellationToken::new();
+        let before = self.state.lock().answering.insert(connection, mine.clone());
+        (before, mine.drop_guard())
     }
 
     /// The method under which it was asked.
@@ -172,8 +183,14 @@ impl Ask {
         let answer = peer.request_frame(&self.open.id, self.frame);
         let (hubs, subscriber) = (hubs.clone(), Subscriber::new(peer));
         let (open, method) = (self.open, self.method);
+        let (before, next) = open.line_up(peer.id());
         hubs.clone().spawn(async move {
-            match answer.await {
+            let answer = answer.await;
+            if let Some(before) = before {
+                before.cancelled().await;
+            }
+            let _next = next;
+            match answer {
                 Ok(result) => settle(&hubs, &subscriber, &open, method, &result).await,
                 Err(RequestEnd::Rejected(error)) => {
                     unable(&hubs, &subscriber, &open, &format!("it was answered with an error ({error})"))
@@ -322,7 +339,12 @@ pub(crate) fn stray(hubs: &Hubs, peer: &Peer, response: StrayResponse<'_>) {
     };
     let Ok(result) = response.outcome.map(ToOwned::to_owned) else { return };
     let hubs = hubs.clone();
+    let (before, next) = open.line_up(peer.id());
     hubs.clone().spawn(async move {
+        if let Some(before) = before {
+            before.cancelled().await;
+        }
+        let _next = next;
         let method = open.method();
         settle(&hubs, &subscriber, &open, method, &result).await;
     });
@@ -330,6 +352,10 @@ pub(crate) fn stray(hubs: &Hubs, peer: &Peer, response: StrayResponse<'_>) {
 
 fn reply_of(method: &str, result: &RawValue, input: &PendingInput) -> Result<Reply, serde_json::Error> {
     fn read<T: DeserializeOwned>(result: &RawValue) -> Result<T, serde_json::Error> {
+        // Serde would read a struct from an array as well; an answer is an object.
+        if !result.get().trim_start().starts_with('{') {
+            return Err(serde::de::Error::custom("an answer is an object"));
+        }
         serde_json::from_str(result.get())
     }
     Ok(match method {

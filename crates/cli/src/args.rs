@@ -76,8 +76,8 @@ pub(crate) enum Command {
         130  the turn was interrupted (Ctrl-C, c, a signal, or nobody reads the output any more)"
 )]
 pub(crate) struct RunArgs {
-    /// What the agent is asked; - reads it from stdin
-    #[arg(value_name = "PROMPT", allow_hyphen_values = true)]
+    /// What the agent is asked; - reads it from stdin (put -- before one that begins with a hyphen)
+    #[arg(value_name = "PROMPT")]
     pub(crate) prompt: String,
 
     /// The agent, by its provider's name; `signalbox doctor` lists them [default: the configuration's, else rehearsal]

@@ -140,6 +140,16 @@ impl Connection {
             result = &mut writer => return ending.with(gone(result)),
             () = drain => {}
         }
+        if let (CloseReason::Eof, Some(told)) = (&reason, &options.input_ended) {
+            // The client says nothing more, but may still listen to how things end.
+            told.cancel();
+            tokio::select! {
+                biased;
+                () = killed.cancelled() => return peer.reason(),
+                () = options.shutdown.cancelled() => {}
+                result = &mut writer => return ending.with(gone(result)),
+            }
+        }
         peer.outbox().finish(reason.clone());
         let written = tokio::select! {
             biased;

@@ -40,6 +40,9 @@ pub struct ConnOptions {
     pub drain: Duration,
     /// Cancelled when the server leaves: the connection then drains.
     pub shutdown: CancellationToken,
+    /// If set, the end of the client's input does not end the connection: this is cancelled, and the client goes on
+    /// being told things until `shutdown`. Default none.
+    pub input_ended: Option<CancellationToken>,
     /// Where concurrent calls run.
     pub tasks: TaskTracker,
     /// What the application wants to hear.
@@ -61,6 +64,7 @@ impl Default for ConnOptions {
             max_server_requests: 1024,
             drain: Duration::from_secs(5),
             shutdown: CancellationToken::new(),
+            input_ended: None,
             tasks: TaskTracker::new(),
             hooks: Arc::new(()),
         }

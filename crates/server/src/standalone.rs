@@ -18,6 +18,8 @@ use tokio_util::task::TaskTracker;
 use crate::providers::{self, ProvidersError};
 use crate::signals::Signals;
 
+/// What may wait for the one client of a server on stdio, beyond its configured bound, before even it is cut.
+const UNCUT_BYTES: usize = 256 << 20;
 /// Connections to a unix socket at a time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long the hubs may take to hand out what the end of the turns has told.
@@ -132,16 +134,29 @@ impl Standalone {
         })
     }
 
-    /// Serves one connection that is not cut for being slow, on a task of its own; the future says how it ended.
+    /// Serves one connection that is not cut for being slow, on a task of its own. The future says how it ended, or that
+    /// its input has: then it goes on being told things until the server is drained.
     pub fn serve<T: Transport>(
         &self,
         transport: T,
         label: &str,
     ) -> impl Future<Output = CloseReason> + use<T> {
-        let options = ConnOptions { label: label.into(), ..self.options(ConnOptions::stdio()) };
+        let input_ended = CancellationToken::new();
+        let mut options = ConnOptions {
+            label: label.into(),
+            input_ended: Some(input_ended.clone()),
+            ..self.options(ConnOptions::stdio())
+        };
+        // It is the only client of its process: to cut it would end the work that it waits for.
+        options.outbox.hard_bytes = options.outbox.hard_bytes.max(UNCUT_BYTES);
         let service = self.service.clone();
         let ended = self.connections.spawn(async move { serve(transport, service, options).await });
-        async move { ended.await.unwrap_or(CloseReason::Dropped) }
+        async move {
+            tokio::select! {
+                ended = ended => ended.unwrap_or(CloseReason::Dropped),
+                () = input_ended.cancelled() => CloseReason::Eof,
+            }
+        }
     }
 
     /// Accepts clients of a unix socket until the server leaves.

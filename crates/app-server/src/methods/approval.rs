@@ -23,7 +23,7 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
         .method(
             MethodSpec::new(
                 method::APPROVAL_RESPOND,
-                Lane::Concurrent,
+                Lane::Ordered,
                 "Answers an approval. The first answer wins; a later one is told which that was.",
             )
             .role(Role::Operator),

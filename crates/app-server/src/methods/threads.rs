@@ -19,6 +19,8 @@ use crate::view::convert;
 /// Threads of a page, unless the client says how many.
 const PAGE: u32 = 25;
 /// Most threads of a page.
+/// Longest search term.
+const MAX_SEARCH_SCALARS: usize = 1000;
 const MAX_PAGE: u32 = 200;
 /// The provider name that existing clients filter by when they mean their own threads; here it matches all.
 const ANY_PROVIDER: &str = "openai";
@@ -62,7 +64,7 @@ async fn list(ctx: Ctx<AppServer>, params: ThreadListParams) -> Result<ThreadLis
         cwds: canonical(params.cwd).await,
         providers: providers(params.model_providers),
         source: source.only(),
-        search: params.search_term.filter(|term| !term.trim().is_empty()),
+        search: search_term(params.search_term)?,
     };
     let page = app.hubs().reader().sessions(&query).await?;
     let excluded = params.excluded_thread_ids.unwrap_or_default();
@@ -72,6 +74,16 @@ async fn list(ctx: Ctx<AppServer>, params: ThreadListParams) -> Result<ThreadLis
         next_cursor: page.next.map(|next| cursor_out(next, sort)),
         backwards_cursor: None,
     })
+}
+
+/// A search term of reasonable length; a blank one means no search.
+fn search_term(term: Option<String>) -> Result<Option<String>, Error> {
+    let term = term.filter(|term| !term.trim().is_empty());
+    if term.as_ref().is_some_and(|term| term.chars().count() > MAX_SEARCH_SCALARS) {
+        let message = format!("the search term is longer than {MAX_SEARCH_SCALARS} characters; shorten it");
+        return Err(errors::invalid("searchTerm", message));
+    }
+    Ok(term)
 }
 
 /// The named threads, in the order in which they were named; unknown ones are left out.

@@ -112,6 +112,36 @@ async fn a_decline_goes_on_and_a_cancel_interrupts() {
 }
 
 #[tokio::test]
+async fn of_two_answers_right_behind_each_other_the_first_one_counts() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("hasty").await;
+    let thread = client.thread(json!({})).await;
+    for round in 0..20 {
+        let (first, second) = if round % 2 == 0 { ("decline", "accept") } else { ("accept", "decline") };
+        client.turn(&thread, RUN).await;
+        let asked = command(&mut client).await;
+        client.respond(&asked, json!({"decision": first})).await;
+        client.respond(&asked, json!({"decision": second})).await;
+        let resolved = client.until("serverRequest/resolved").await;
+        assert_eq!(resolved["params"]["decision"], first, "round {round}");
+        client.until("turn/completed").await;
+    }
+}
+
+#[tokio::test]
+async fn an_array_is_no_answer() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("odd").await;
+    let thread = client.thread(json!({})).await;
+    client.turn(&thread, RUN).await;
+    let asked = command(&mut client).await;
+    client.respond(&asked, json!(["accept"])).await;
+    let resolved = client.until("serverRequest/resolved").await;
+    assert_eq!(resolved["params"]["by"]["kind"], "unattended", "the only client cannot answer");
+    assert_eq!(end_of_command(&mut client).await["status"], "declined");
+}
+
+#[tokio::test]
 async fn what_is_allowed_for_the_session_is_not_asked_again() {
     let stage = Stage::new().await;
     let mut client = stage.client("decider").await;

@@ -202,10 +202,17 @@ impl Actor {
         let decision = match op {
             Op::Cancel { turn, .. } => {
                 let decision = self.cancel(turn).await;
-                if decision.is_ok() {
-                    self.drop_waiting_prompts();
+                match decision {
+                    // What was interrupted had not even begun; that is no less than was asked.
+                    Ok(Accepted::Interrupting { turn: None }) if self.drop_waiting_prompts() > 0 => {
+                        Ok(Accepted::Applied)
+                    }
+                    Ok(accepted) => {
+                        self.drop_waiting_prompts();
+                        Ok(accepted)
+                    }
+                    Err(error) => Err(error),
                 }
-                decision
             }
             Op::AnswerPermission { request_id, option_id, for_session, message, .. } => {
                 self.answer_permission(&request_id, option_id, for_session, message, origin.resolved_by())

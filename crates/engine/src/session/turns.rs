@@ -297,8 +297,8 @@ impl Actor {
         Ok(Accepted::Interrupting { turn: Some(turn) })
     }
 
-    /// A cancel takes back prompts that were not accepted yet, and nothing else.
-    pub(super) fn drop_waiting_prompts(&mut self) {
+    /// A cancel takes back prompts that were not accepted yet, and nothing else. Gives their number.
+    pub(super) fn drop_waiting_prompts(&mut self) -> usize {
         while let Ok(submission) = self.inbox.work.try_recv() {
             self.kept.push_back(submission);
         }
@@ -310,9 +310,11 @@ impl Actor {
                 )
             });
         self.kept = kept.into();
+        let count = dropped.len();
         for submission in dropped {
             reply(submission.reply, Err(OpError::Cancelled));
         }
+        count
     }
 
     /// Marks everything that waits as cancelled, in the batch. The agent is answered by its driver.
