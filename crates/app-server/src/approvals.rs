@@ -11,9 +11,8 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use signalbox_engine::{OpError, Origin, Resolution};
-use signalbox_facts::{Decision, InputId, PendingInput, PermissionResolved, ResolverKind, SessionId, TurnId};
+use signalbox_facts::{Decision, InputId, PendingInput, PermissionResolved, ResolverKind, SessionId};
 use signalbox_protocol::app::{Approval, ApprovalDecision, ServerRequest, method};
-use signalbox_protocol::ops::Op;
 use signalbox_rpc::{ConnectionId, Frame, Peer, RequestEnd, StrayResponse};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -37,7 +36,6 @@ pub(crate) struct Open {
     /// The approval's id, as it is written.
     pub(crate) id: String,
     pub(crate) session: SessionId,
-    pub(crate) turn: TurnId,
     pub(crate) input: PendingInput,
     state: Mutex<State>,
 }
@@ -70,8 +68,8 @@ pub(crate) struct Ask {
 }
 
 impl Open {
-    pub(crate) fn new(session: SessionId, turn: TurnId, input: PendingInput) -> Arc<Self> {
-        Arc::new(Self { id: input.id.to_string(), session, turn, input, state: Mutex::default() })
+    pub(crate) fn new(session: SessionId, input: PendingInput) -> Arc<Self> {
+        Arc::new(Self { id: input.id.to_string(), session, input, state: Mutex::default() })
     }
 
     /// Keeps the record that clients list.
@@ -219,7 +217,7 @@ async fn settle(
     };
     match answer(open.session, &open.input, reply) {
         Ok(answer) => {
-            if let Err(error) = submit(hubs, open, answer, subscriber.name()).await {
+            if let Err(error) = submit(hubs, answer, subscriber.name()).await {
                 let message = refusal(&open.id, &error);
                 hubs.warn(subscriber, open.session, message);
             }
@@ -249,21 +247,17 @@ fn late(id: &str, resolution: &Resolution) -> String {
 ///
 /// # Errors
 /// The core did not take it; then nothing has changed.
-pub(crate) async fn submit(hubs: &Hubs, open: &Open, answer: Answer, client: String) -> Result<(), OpError> {
-    submit_as(hubs, open, answer, Origin { client: Some(client), ..Origin::default() }).await
+pub(crate) async fn submit(hubs: &Hubs, answer: Answer, client: String) -> Result<(), OpError> {
+    submit_as(hubs, answer, Origin { client: Some(client), ..Origin::default() }).await
 }
 
-async fn submit_as(hubs: &Hubs, open: &Open, answer: Answer, origin: Origin) -> Result<(), OpError> {
+async fn submit_as(hubs: &Hubs, answer: Answer, origin: Origin) -> Result<(), OpError> {
     let engine = hubs.engine().ok_or(OpError::ShuttingDown)?;
     let Answer { op, then_interrupt } = answer;
-    engine.submit(op, origin.clone()).await?;
     if then_interrupt {
-        let turn = Some(open.turn.to_string());
-        let cancel = Op::Cancel { session: open.session.to_string(), turn };
-        if let Err(error) = engine.submit(cancel, origin).await {
-            // The approval is answered all the same; a turn that has ended meanwhile needs no interrupt.
-            tracing::debug!(session = %open.session, %error, "a turn was not interrupted with its approval");
-        }
+        engine.submit_interrupting(op, origin).await?;
+    } else {
+        engine.submit(op, origin).await?;
     }
     Ok(())
 }
@@ -309,7 +303,7 @@ pub(crate) async fn reject(hubs: &Hubs, open: &Arc<Open>, resolver: ResolverKind
         }
     };
     let origin = Origin { client: why.map(str::to_owned), resolver: Some(resolver), ..Origin::default() };
-    match submit_as(hubs, open, answer, origin).await {
+    match submit_as(hubs, answer, origin).await {
         Ok(()) => true,
         Err(OpError::ApprovalResolved { .. } | OpError::ApprovalNotFound(_)) => false,
         Err(error) => {

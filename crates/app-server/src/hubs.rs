@@ -248,7 +248,10 @@ impl Hubs {
 
     /// Tells one connection something about a thread.
     pub(crate) fn warn(&self, subscriber: &Subscriber, session: SessionId, message: String) {
-        let seq = self.get(session).map_or(0, |hub| hub.seq());
+        let hub = self.get(session);
+        // Its cursor must not be overtaken on the way by one that is taken later.
+        let _order = hub.as_ref().map(|hub| hub.telling.lock());
+        let seq = hub.as_ref().map_or(0, |hub| hub.seq());
         let warning = WarningNotification { thread_id: Some(session.to_string()), message, request_id: None };
         let body = ServerNotification::from(warning);
         match frames::notification(self, &body, seq, (self.0.info.now_ms)()) {

@@ -101,9 +101,28 @@ impl Engine {
         origin: Origin,
         session: Option<SessionId>,
     ) -> Result<Accepted, OpError> {
+        self.decided(op, origin, session, false).await
+    }
+
+    /// The same for the answer to an approval that also interrupts the turn. The agent hears of the interrupt first, so it
+    /// does not go on with what the answer would let it go on with.
+    ///
+    /// # Errors
+    /// The core declined it; then nothing is interrupted either.
+    pub async fn submit_interrupting(&self, op: Op, origin: Origin) -> Result<Accepted, OpError> {
+        self.decided(op, origin, None, true).await
+    }
+
+    async fn decided(
+        &self,
+        op: Op,
+        origin: Origin,
+        session: Option<SessionId>,
+        interrupt: bool,
+    ) -> Result<Accepted, OpError> {
         let (sender, decision) = oneshot::channel();
         let id = signalbox_facts::SubmissionId::generate();
-        self.dispatch(Submission { id, op, origin, session, reply: sender }).await;
+        self.dispatch(Submission { id, op, origin, session, interrupt, reply: sender }).await;
         decision.await.unwrap_or(Err(OpError::ShuttingDown))
     }
 

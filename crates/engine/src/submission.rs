@@ -39,6 +39,8 @@ pub struct Submission {
     pub origin: Origin,
     /// For `new_session`: the id that the session shall have.
     pub session: Option<SessionId>,
+    /// For the answer to an approval: it also interrupts the turn, and the agent hears of that first.
+    pub interrupt: bool,
     /// Takes the core's decision, not the outcome of a turn.
     pub reply: oneshot::Sender<Result<Accepted, OpError>>,
 }

@@ -28,6 +28,9 @@ pub(crate) struct Hub {
     session: SessionId,
     commands: mpsc::Sender<Command>,
     subscribers: Mutex<Vec<Subscriber>>,
+    /// Held from taking a cursor to handing its frame out, so that cursors come in order. Innermost of all locks here but
+    /// those of the connections.
+    pub(crate) telling: Mutex<()>,
     /// The newest fact that was shown.
     seq: AtomicU64,
     /// The client that set the policy does not want to be asked: what would be asked is rejected.
@@ -87,6 +90,7 @@ pub(crate) fn new(hubs: Hubs, stream: SessionStream) -> (Arc<Hub>, Task) {
         session: stream.row.id,
         commands: sender,
         subscribers: Mutex::default(),
+        telling: Mutex::default(),
         seq: AtomicU64::new(stream.row.last_seq),
         never_ask: AtomicBool::new(false),
         told_limits: AtomicBool::new(false),

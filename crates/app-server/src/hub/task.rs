@@ -134,10 +134,8 @@ impl Task {
                 self.hubs.approvals().remember(row.id, resolved, fact.at_ms);
             }
         }
-        if let Some(turn) = row.activity.turn() {
-            for input in row.activity.pending() {
-                self.hubs.approvals().open(Open::new(row.id, turn, input.clone()));
-            }
+        for input in row.activity.pending() {
+            self.hubs.approvals().open(Open::new(row.id, input.clone()));
         }
         for record in view.approvals() {
             if let Some(open) = self.open(&record.approval_id) {
@@ -178,10 +176,7 @@ impl Task {
         };
         match &fact.body {
             FactBody::PermissionRequested(input) => {
-                if let Some(turn) = fact.turn {
-                    let open = Open::new(fact.session, turn, (**input).clone());
-                    self.hubs.approvals().open(open);
-                }
+                self.hubs.approvals().open(Open::new(fact.session, (**input).clone()));
             }
             FactBody::PermissionResolved(resolved) => {
                 self.hubs.approvals().resolve(fact.session, resolved, fact.at_ms);
@@ -222,6 +217,7 @@ impl Task {
     // ---- deliveries ----
 
     fn emit(&self, effect: Outgoing<'_>) {
+        let _order = self.hub.telling.lock();
         match effect {
             Outgoing::Notification(notification) => self.notify(&notification),
             Outgoing::Delta(delta) => {
@@ -372,6 +368,7 @@ impl Task {
             self.hub.leave(&subscriber.peer);
         }
         let told = if wants == Wants::Made { Vec::new() } else { view.joining() };
+        let _order = self.hub.telling.lock();
         for effect in told {
             let delivery = match &effect {
                 Outgoing::ServerRequest(request) if subscriber.can_answer() && !self.hub.never_ask() => {

@@ -54,7 +54,7 @@ async fn respond(ctx: Ctx<AppServer>, params: ApprovalRespondParams) -> Result<A
     if answer.then_interrupt {
         outcome.decision = ApprovalDecision::Cancel;
     }
-    approvals::submit(hubs, &open, answer, caller_name(&ctx)).await?;
+    approvals::submit(hubs, answer, caller_name(&ctx)).await?;
     Ok(ApprovalRespondResult { outcome })
 }
 

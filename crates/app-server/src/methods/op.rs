@@ -37,7 +37,7 @@ async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitR
     }
     let id = SubmissionId::generate();
     let (reply, decision) = oneshot::channel();
-    let submission = Submission { id, op, origin: origin(&ctx), session: new, reply };
+    let submission = Submission { id, op, origin: origin(&ctx), session: new, interrupt: false, reply };
     ctx.app().engine().dispatch(submission).await;
     decision.await.map_err(|_gone| OpError::ShuttingDown)??;
     Ok(OpSubmitResult { submission_id: id.to_string() })

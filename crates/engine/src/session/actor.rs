@@ -195,7 +195,7 @@ impl Actor {
     }
 
     async fn control(&mut self, submission: Box<Submission>) {
-        let Submission { op, origin, reply: sender, .. } = *submission;
+        let Submission { op, origin, interrupt, reply: sender, .. } = *submission;
         if origin.env.is_some() {
             self.env.clone_from(&origin.env);
         }
@@ -215,11 +215,11 @@ impl Actor {
                 }
             }
             Op::AnswerPermission { request_id, option_id, for_session, message, .. } => {
-                self.answer_permission(&request_id, option_id, for_session, message, origin.resolved_by())
-                    .await
+                let by = origin.resolved_by();
+                self.answer_permission(&request_id, option_id, for_session, message, interrupt, by).await
             }
             Op::AnswerElicitation { request_id, answer, .. } => {
-                self.answer_elicitation(&request_id, answer, origin.resolved_by()).await
+                self.answer_elicitation(&request_id, answer, interrupt, origin.resolved_by()).await
             }
             Op::SetExecutionPolicy { mode, sandbox, request_id, .. } => {
                 let policy = signalbox_protocol::ops::Policy { mode, sandbox };

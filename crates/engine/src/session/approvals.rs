@@ -189,12 +189,13 @@ impl Actor {
         option_id: Option<String>,
         for_session: bool,
         message: Option<String>,
+        interrupt: bool,
         by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let (key, input) = self.waiting(id)?;
         if let Some(form) = &input.form {
             let answer = answer_from_option(form, option_id.as_deref());
-            return self.resolve_form(key, &input, answer, by).await;
+            return self.resolve_form(key, &input, answer, interrupt, by).await;
         }
         let option = match &option_id {
             None => None,
@@ -231,6 +232,9 @@ impl Actor {
             kept_rule,
         };
         self.store_resolution(&input, resolved).await?;
+        if interrupt {
+            return self.interrupt_with_answer().await;
+        }
         self.answer(key, option_id.map_or(Answer::Cancelled, Answer::Selected));
         if decision == Decision::Decline
             && let Some(message) = message.filter(|message| !message.trim().is_empty())
@@ -250,6 +254,7 @@ impl Actor {
         &mut self,
         id: &str,
         answer: ops::ElicitationAnswer,
+        interrupt: bool,
         by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let (key, input) = self.waiting(id)?;
@@ -264,7 +269,7 @@ impl Actor {
             ops::ElicitationAnswer::Decline => ElicitationAnswer::Decline,
             ops::ElicitationAnswer::Cancel => ElicitationAnswer::Cancel,
         };
-        self.resolve_form(key, &input, answer, by).await
+        self.resolve_form(key, &input, answer, interrupt, by).await
     }
 
     async fn resolve_form(
@@ -272,6 +277,7 @@ impl Actor {
         key: RequestKey,
         input: &PendingInput,
         answer: ElicitationAnswer,
+        interrupt: bool,
         by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let decision = match &answer {
@@ -291,8 +297,19 @@ impl Actor {
             kept_rule: None,
         };
         self.store_resolution(input, resolved).await?;
+        if interrupt {
+            return self.interrupt_with_answer().await;
+        }
         self.answer_form(key, answer);
         self.stop_to_steer();
+        Ok(Accepted::Applied)
+    }
+
+    /// The answer interrupts the turn too. The agent is not answered here: its driver does so behind the interrupt, so that
+    /// the agent never goes on with less than both.
+    async fn interrupt_with_answer(&mut self) -> Result<Accepted, OpError> {
+        self.cancel(None).await?;
+        self.drop_waiting_prompts();
         Ok(Accepted::Applied)
     }
 
