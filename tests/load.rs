@@ -55,9 +55,7 @@ fn of_ten_threads_one_crashes_and_one_hangs() {
         turns.push((thread, turn));
     }
     for (number, (thread, turn)) in turns.iter().enumerate().filter(|(number, _)| *number != 6) {
-        if client.model().thread(thread).newest().status == "inProgress" {
-            client.until_where("turn/completed", |params| params["turn"]["id"] == *turn);
-        }
+        client.knows_the_end_of(thread, turn);
         let known = client.model().thread(thread).newest();
         if number == 3 {
             assert_eq!(known.status, "failed");

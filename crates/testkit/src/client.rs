@@ -99,11 +99,11 @@ impl Client {
 
     /// Sends a frame, whatever it is.
     pub fn sends(&mut self, frame: &Value) {
-        if let (Some(id), true) = (frame.get("id"), frame.get("method").is_some()) {
-            self.open.insert(id.clone(), frame.clone());
-        }
-        for request in frame.as_array().into_iter().flatten() {
+        let one = std::slice::from_ref(frame);
+        for request in frame.as_array().map_or(one, Vec::as_slice) {
             if let (Some(id), true) = (request.get("id"), request.get("method").is_some()) {
+                // An id may be used again once it was answered.
+                self.answers.remove(id);
                 self.open.insert(id.clone(), request.clone());
             }
         }
@@ -202,6 +202,11 @@ impl Client {
         frame.value()["params"].clone()
     }
 
+    /// Waits until the client knows something; the place in what it received stays.
+    pub fn learns(&mut self, what: &str, known: impl Fn(&Model) -> bool) {
+        self.wait(what, |client| known(&client.model).then_some(()));
+    }
+
     /// Waits for the next request of the server.
     pub fn is_asked(&mut self) -> verbs::Asked {
         let frame = self.wait("a request of the server", |client| {
@@ -220,6 +225,11 @@ impl Client {
     #[must_use]
     pub fn place(&self) -> usize {
         self.at
+    }
+
+    /// Moves the place behind everything that is there.
+    pub fn skips_what_came(&mut self) {
+        self.at = self.received.len();
     }
 
     /// Waits until the server has closed the connection.

@@ -353,7 +353,8 @@ impl TurnModel {
         }
         // What was told piece by piece is what is told at the end. A client that falls behind may miss pieces at the end
         // of a text, but never one in the middle.
-        if self.summed.remove(id) {
+        // A plan is told whole each time, so its text may be another in the end.
+        if self.summed.remove(id) && item["type"] != "plan" {
             for member in ["text", "summary", "aggregatedOutput"] {
                 let (told, whole) = (&known[member], &item[member]);
                 if !told.is_null() && told != whole && !(lags && begins(whole, told)) {

@@ -82,6 +82,14 @@ impl Client {
         self.until_where("turn/completed", |params| params["turn"]["id"] == turn)["turn"].clone()
     }
 
+    /// Waits until the client knows that the turn has ended, in whatever order turns of several threads do.
+    pub fn knows_the_end_of(&mut self, thread: &str, turn: &str) {
+        self.learns(&format!("the end of turn {turn}"), |model| {
+            let turns = &model.thread(thread).turns;
+            turns.iter().any(|known| known.id == turn && known.status != "inProgress")
+        });
+    }
+
     /// Asks for an interrupt of the turn.
     pub fn interrupts(&mut self, thread: &str, turn: &str) {
         self.call("turn/interrupt", json!({ "threadId": thread, "turnId": turn }));

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 /// Stands for anything.
 pub(super) const ANY: &str = "…";
 
-const LEFT_OUT: [&str; 9] = [
+const LEFT_OUT: [&str; 10] = [
+    "at",
     "jsonrpc",
     "seq",
     "snapshotSeq",
@@ -47,6 +48,15 @@ impl Holes {
     /// The text with every bound hole filled.
     pub(super) fn fill(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("<{name}>"), value))
+    }
+
+    /// A hole in the text that is not bound.
+    pub(super) fn unbound(text: &str) -> Option<&str> {
+        text.match_indices("\"<").find_map(|(at, _)| {
+            let rest = &text[at + 1..];
+            let hole = &rest[..rest.find('"')?];
+            hole.ends_with('>').then_some(hole)
+        })
     }
 
     /// Compares a line with a frame that has been made steady. Binds what is free.
@@ -118,12 +128,13 @@ impl Holes {
                 for (name, member) in members {
                     if let Value::String(id) = member {
                         let owner = match (name.as_str(), owner) {
-                            ("id", "") | ("requestId" | "approvalId", _) => "approval",
+                            ("id", "") | ("requestId" | "approvalId" | "input_id", _) => "approval",
+                            ("sessionId", _) => "thread",
                             ("id", "item" | "items") => {
                                 item_name(members["type"].as_str().unwrap_or_default())
                             }
                             ("id", owner) => owner.trim_end_matches('s'),
-                            (name, _) => name.strip_suffix("Id").unwrap_or(name),
+                            (name, _) => name.trim_end_matches("Id").trim_end_matches("_id"),
                         };
                         self.name_id(id, owner);
                     }

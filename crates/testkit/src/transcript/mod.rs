@@ -14,7 +14,7 @@
 //!   `<root>` are the folders of the test.
 //! - `"…"` as a value stands for any value, and as a member (`"…":"…"`) for any further members.
 //! - Members that differ from run to run are left out: `jsonrpc`, `seq`, `snapshotSeq`, `cursor`, `revision`, `userAgent`,
-//!   `cliVersion`, `version`, `platformOs`, and whatever ends in `At`, `_at`, `Ms` or `_ms`.
+//!   `cliVersion`, `version`, `platformOs`, `at`, and whatever ends in `At`, `_at`, `Ms` or `_ms`.
 //! - Deltas of one item that follow each other count as one; how text is cut into deltas is left to the server. A delta
 //!   of `"…"` stands for all further deltas of its item, wherever they come until it is completed.
 //!

@@ -63,6 +63,7 @@ impl Player {
                 let mut client = self.app.stranger();
                 if !self.raw {
                     client.initializes_with(&format!("client{next}"), json!({}));
+                    client.skips_what_came();
                 }
                 self.clients.insert(next, Actor { client, absorbed: None });
             }
@@ -91,6 +92,9 @@ impl Player {
 
     fn send(&mut self, client: usize, frame: &str) {
         let text = self.holes.fill(frame);
+        if let Some(hole) = Holes::unbound(&text) {
+            panic!("{}: {hole} is not known yet, in {text}", self.name);
+        }
         let client = &mut self.actor(client).client;
         match serde_json::from_str(&text) {
             Ok(frame) => client.sends(&frame),
