@@ -133,7 +133,9 @@ fn the_client_on_stdio_leaves_in_the_middle_of_a_turn() {
     let thread = client.starts_thread(&app);
     client.prompts(&thread, "stream 100000 20 1");
     client.until("item/agentMessage/delta");
+    // Some clients end the input and send a signal besides.
     client.stops_sending();
+    app.process().terminate();
     assert_eq!(app.ends().code(), Some(0), "a standalone server leaves with its only client");
     app.restart();
     let stored = app.client().reads(&thread);

@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--binary", default=os.environ.get("SIGNALBOX_BIN", "signalbox"))
     parser.add_argument("--cwd", default=".", help="the folder the agent works in")
     parser.add_argument("--provider", help="the agent; without it the configured one")
-    parser.add_argument("--approve", choices=("accept", "decline"), help="answer every approval so")
+    parser.add_argument("--approve", choices=("accept", "decline", "cancel"), help="answer every approval so")
     options = parser.parse_args()
     client = None
     try:

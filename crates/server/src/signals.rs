@@ -10,6 +10,7 @@ pub struct Signals {
     term: Signal,
     int: Signal,
     hup: Signal,
+    count: u32,
 }
 
 impl Signals {
@@ -22,16 +23,25 @@ impl Signals {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
             hup: signal(SignalKind::hangup())?,
+            count: 0,
         })
     }
 
     /// The number of the next one that comes. Cancel-safe.
     pub async fn next(&mut self) -> u8 {
         // A stream of signals never ends.
-        tokio::select! {
+        let signal = tokio::select! {
             _ = self.term.recv() => 15,
             _ = self.int.recv() => 2,
             _ = self.hup.recv() => 1,
-        }
+        };
+        self.count = self.count.saturating_add(1);
+        signal
+    }
+
+    /// How many came so far.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
     }
 }

@@ -167,18 +167,25 @@ impl Standalone {
     }
 
     /// Ends the server in order: nobody new comes in, open turns end as interrupted, every client is told, connections
-    /// end, the store is closed. A signal on the way, or half a minute, cuts it short.
+    /// end, the store is closed. A second signal, or half a minute, cuts it short. Clients that go often end the server's
+    /// input and send one signal besides; that is one wish, not two.
     pub async fn drain(self, signals: &mut Signals) -> Drained {
         self.leaving.cancel();
-        tokio::select! {
-            () = self.leave() => Drained::Whole,
-            signal = signals.next() => {
-                tracing::warn!(signal, "leaving at once, as asked again");
-                Drained::Forced
-            }
-            () = tokio::time::sleep(LEAVING) => {
-                tracing::error!("leaving with something undone: it took too long");
-                Drained::Forced
+        let mut left = std::pin::pin!(self.leave());
+        let mut too_long = std::pin::pin!(tokio::time::sleep(LEAVING));
+        loop {
+            tokio::select! {
+                () = &mut left => return Drained::Whole,
+                signal = signals.next() => {
+                    if signals.count() > 1 {
+                        tracing::warn!(signal, "leaving at once, as asked again");
+                        return Drained::Forced;
+                    }
+                }
+                () = &mut too_long => {
+                    tracing::error!("leaving with something undone: it took too long");
+                    return Drained::Forced;
+                }
             }
         }
     }
