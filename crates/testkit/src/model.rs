@@ -403,7 +403,8 @@ impl TurnModel {
     }
 }
 
-/// What is equal live and after a reload.
+/// What is equal live and after a reload. Of the usage these are the tokens that the agent reported; how full its context
+/// is, is the state of a running agent and no part of a turn's history.
 pub(crate) fn content(
     id: &str,
     status: &str,
@@ -411,7 +412,7 @@ pub(crate) fn content(
     items: &[Value],
     [plan, diff, usage]: [&Value; 3],
 ) -> Value {
-    json!({ "id": id, "status": status, "error": error, "items": items, "plan": plan, "diff": diff, "tokenUsage": usage })
+    json!({ "id": id, "status": status, "error": error, "items": items, "plan": plan, "diff": diff, "tokenUsage": usage["total"] })
 }
 
 /// The turns of a stored thread, in the form of [`ThreadModel::content`].

@@ -1,5 +1,7 @@
 //! What clients do in stories.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -138,9 +140,29 @@ impl Client {
         let stored = stored_content(&self.reads(thread));
         let known = self.model().thread(thread).content();
         if known != stored {
-            self.fail(&format!(
-                "the client knows another thread than the server has stored\nknown:  {known:#}\nstored: {stored:#}"
-            ));
+            let mut differences = Vec::new();
+            differ(&known, &stored, "", &mut differences);
+            let differences = differences.join("\n  ");
+            self.fail(&format!("the client knows another thread than is stored:\n  {differences}"));
         }
+    }
+}
+
+/// Where two values differ.
+fn differ(known: &Value, stored: &Value, path: &str, found: &mut Vec<String>) {
+    match (known, stored) {
+        (Value::Object(one), Value::Object(other)) => {
+            let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            for name in names {
+                differ(&known[name], &stored[name], &format!("{path}/{name}"), found);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            for (at, (one, other)) in one.iter().zip(other).enumerate() {
+                differ(one, other, &format!("{path}/{at}"), found);
+            }
+        }
+        _ if known == stored => {}
+        _ => found.push(format!("{path}: known is {known}, stored is {stored}")),
     }
 }
