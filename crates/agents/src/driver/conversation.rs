@@ -78,6 +78,8 @@ pub(super) struct Conversation {
     pub(super) out: Vec<Weighed>,
     pub(super) wire: Outbox,
     pub(super) end: Option<End>,
+    /// Why the agent is being killed.
+    pub(super) killed: Option<AgentFailure>,
 
     pub(super) limits: Limits,
     pub(super) open: OpenSession,
@@ -137,6 +139,7 @@ impl Conversation {
             out: Vec::new(),
             wire: Outbox::default(),
             end: None,
+            killed: None,
             phase: Phase::Initializing { until: now + limits.initialize },
             protocol: spec.protocol.max(1),
             command_line: std::iter::once(&spec.command).chain(&spec.args).cloned().collect(),
@@ -432,7 +435,8 @@ impl Conversation {
     }
 
     /// The processes are about to be stopped: whatever the agent waits for is answered.
-    pub(super) fn stopping(&mut self) {
+    pub(super) fn stopping(&mut self, end: &End) {
+        self.killed = end.kill.then(|| end.failure.clone());
         self.answer_all_cancelled();
         self.cancel_quietly();
     }

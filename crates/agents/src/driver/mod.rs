@@ -110,8 +110,9 @@ impl Driver {
         sink: &Sink,
         stop: &CancellationToken,
     ) -> AgentFailure {
-        let End { mut failure, kill } = self.work(talk, requests, sink, stop).await;
-        talk.stopping();
+        let end = self.work(talk, requests, sink, stop).await;
+        talk.stopping(&end);
+        let End { mut failure, kill } = end;
         self.stop(talk, sink, kill).await;
         failure.exit_status = self.process.leader.status.map(|status| status.to_string());
         failure.stderr_tail = self.stderr.text();

@@ -104,6 +104,11 @@ impl Conversation {
     }
 
     pub(super) fn prompt_answered(&mut self, result: Result<Value, RpcError>) {
+        // An agent that is being killed may still answer on its way out. It takes no further prompt, and whoever waits for
+        // this one must learn that.
+        if let Some(failure) = self.killed.clone() {
+            return self.prompt_lost(&failure);
+        }
         let Some(prompt) = self.prompt.take() else { return };
         let cancel_requested = prompt.cancel_until.is_some();
         let outcome = match result {

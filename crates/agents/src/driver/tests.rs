@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signalbox_facts::Provider;
 use tokio::time::Instant;
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, End};
 use crate::event::{AgentEvent, AgentFailure, FailureReason, RefusedSetting};
 use crate::handle::{PromptBlock, PromptRequest, Request, Token};
 use crate::spec::{Environment, LaunchSpec, Limits, OpenSession};
@@ -151,6 +151,20 @@ fn a_cancel_that_is_not_heeded_ends_the_agent_but_not_while_it_is_not_read() {
 }
 
 #[test]
+fn an_answer_on_the_way_out_does_not_hide_that_the_agent_is_killed() {
+    let mut talk = Talk::ready();
+    talk.prompts();
+    talk.asks(Request::Cancel);
+    talk.waits(10 * SECOND);
+    let end = talk.talk.end.take().unwrap();
+    talk.talk.stopping(&end);
+    talk.hears(json!({"id":3,"result":{"stopReason":"cancelled"}}));
+    let events = talk.events();
+    let [AgentEvent::PromptEnded(Err(failure))] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(failure.reason, FailureReason::AgentTimeout);
+}
+
+#[test]
 fn silence_is_reported_once_and_not_while_the_user_is_asked() {
     let mut talk = Talk::ready();
     talk.prompts();
@@ -205,7 +219,7 @@ fn when_the_agent_is_gone_every_promise_is_kept() {
     );
     talk.events();
     talk.sent();
-    talk.talk.stopping();
+    talk.talk.stopping(&End::stopped());
     assert_eq!(talk.sent(), ["\"p\"", "session/cancel"]);
     talk.talk.finish(AgentFailure::new(FailureReason::Stopped, "stopped"));
     let mut names: Vec<_> = talk
