@@ -324,3 +324,18 @@ fn a_policy_decides_without_asking_and_says_so() {
         }
     }
 }
+
+#[test]
+fn a_steer_of_an_agent_that_does_not_stop_goes_to_a_fresh_process_in_the_same_turn() {
+    let app = App::new(BINARY).over_stdio().argument("--config").argument("limits.cancel_seconds=1");
+    let mut app = app;
+    let mut client = app.client();
+    let thread = client.starts_thread(&app);
+    let turn = client.prompts(&thread, "say First.\nhang");
+    client.until("item/agentMessage/delta");
+    assert_eq!(client.prompts(&thread, "say Second."), turn);
+    let ended = client.finishes(&turn);
+    assert_eq!(ended["status"], "completed", "{}", ended["error"]);
+    assert_eq!(client.model().thread(&thread).newest().said(), "First.Second.");
+    client.knows_what_is_stored(&thread);
+}
