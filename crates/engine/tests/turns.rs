@@ -135,6 +135,7 @@ async fn a_steer_of_an_agent_that_does_not_stop_prompts_a_fresh_process_in_the_s
     let mut session = stage.session().await;
     let turn = session.prompts("say first\nhang").await;
     session.hears("first").await;
+    session.agent_answers().await;
     assert_eq!(session.prompts("say second").await, turn);
     let seen = session.until_end().await;
     assert!(story(&seen).contains("says \"second\"\n2 idle\nended Completed end_turn\n"), "{}", story(&seen));
@@ -159,6 +160,7 @@ async fn an_agent_that_ignores_a_cancel_is_killed_and_the_session_stays_usable()
     let mut session = stage.session().await;
     session.prompts("say there\nhang").await;
     session.hears("there").await;
+    session.agent_answers().await;
     session.cancels().await;
     assert!(story(&session.until_end().await).ends_with("ended Interrupted cancelled\n"));
     session.prompts("say again").await;

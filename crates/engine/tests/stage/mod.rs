@@ -205,6 +205,16 @@ impl Watched {
         }
     }
 
+    /// Waits until the agent has answered something: whatever it was told to do before, it is at it by then.
+    pub async fn agent_answers(&self) {
+        let op = Op::SetConfigOption {
+            session: self.id.to_string(),
+            config_id: "mode".to_owned(),
+            value: "ask".to_owned(),
+        };
+        assert_eq!(self.submit(op).await, Ok(Accepted::Applied));
+    }
+
     /// Waits for a chunk of text that contains this.
     pub async fn hears(&mut self, text: &str) -> Vec<Committed> {
         self.until(|committed| matches!(fact(committed), Some(FactBody::AgentText(chunk)) if chunk.text.contains(text)))
