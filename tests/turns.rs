@@ -21,7 +21,8 @@ fn says_yes_until_the_end(client: &mut Client, turn: &str) -> Value {
                     "item/tool/requestUserInput" => {
                         let question = &params["questions"][0];
                         let label = &question["options"][0]["label"];
-                        json!({ "answers": { question["id"].as_str().unwrap(): { "answers": [label] } } })
+                        let id = question["id"].as_str().unwrap_or_default();
+                        json!({ "answers": { id: { "answers": [label] } } })
                     }
                     _ => json!({ "decision": "accept" }),
                 };
@@ -134,8 +135,8 @@ fn an_interrupted_command_is_gone_with_all_its_children() {
 
 #[test]
 fn an_agent_that_ignores_an_interrupt_is_killed() {
-    let app = App::new(BINARY).over_stdio().argument("--config").argument("limits.cancel_seconds=1");
-    let mut app = app;
+    let app = App::new(BINARY).over_stdio();
+    let mut app = app.argument("--config").argument("limits.cancel_seconds=1");
     let mut client = app.client();
     let thread = client.starts_thread(&app);
     let turn = client.prompts(&thread, "say Before.\nhang");
@@ -327,8 +328,8 @@ fn a_policy_decides_without_asking_and_says_so() {
 
 #[test]
 fn a_steer_of_an_agent_that_does_not_stop_goes_to_a_fresh_process_in_the_same_turn() {
-    let app = App::new(BINARY).over_stdio().argument("--config").argument("limits.cancel_seconds=1");
-    let mut app = app;
+    let app = App::new(BINARY).over_stdio();
+    let mut app = app.argument("--config").argument("limits.cancel_seconds=1");
     let mut client = app.client();
     let thread = client.starts_thread(&app);
     let turn = client.prompts(&thread, "say First.\nhang");
