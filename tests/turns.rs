@@ -153,17 +153,20 @@ fn clients_join_at_any_point_of_a_text() {
     let mut app = App::new(BINARY).over_unix();
     let mut first = app.client();
     let thread = first.starts_thread(&app);
-    let turn = first.prompts(&thread, "think Let me count.\nstream 1500 20 1\nsay Counted.");
+    let turn = first.prompts(&thread, "think Let me count.\nstream 1500 20 1\nsay Counted.\nhang polite");
     let mut joiners = Vec::new();
-    for _ in 0..8 {
-        for _ in 0..20 {
-            first.until("item/agentMessage/delta");
-        }
+    for number in 1..=8 {
+        first.learns("more text", |model| {
+            let thread = model.thread(&thread);
+            thread.turns.first().is_some_and(|turn| turn.said().len() >= number * 150 * 20)
+        });
         let mut joiner = app.client();
         let joined = joiner.joins(&thread);
         assert_eq!(joined["thread"]["turns"][0]["status"], "inProgress");
         joiners.push(joiner);
     }
+    first.learns("the end of the text", |model| model.thread(&thread).newest().said().ends_with("Counted."));
+    first.interrupts(&thread, &turn);
     first.finishes(&turn);
     first.knows_what_is_stored(&thread);
     let known = first.model().thread(&thread).content();
