@@ -455,3 +455,7 @@ fn split(cursor: &str) -> Result<(String, u64), String> {
     let place = place.parse().map_err(|_| format!("{cursor} is no cursor"))?;
     Ok((epoch.to_owned(), place))
 }
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;
