@@ -1,6 +1,6 @@
 //! How many chunks of text a second the driver takes from an agent, and at what CPU cost.
 //!
-//! `cargo run -p signalbox-agents --release --example throughput [CHUNKS [BYTES]]`. The program starts itself again as the agent, which writes as fast as
+//! `cargo run -p signalbox-agents --release --example agent_throughput [CHUNKS [BYTES]]`. The program starts itself again as the agent, which writes as fast as
 //! it can. For comparison the same bytes are first read from such a process by a loop that only counts line feeds.
 
 #![allow(
