@@ -251,6 +251,24 @@ pub fn baseline_out(baseline: &facts::WorktreeBaseline) -> ops::WorktreeBaseline
     }
 }
 
+/// A session rule, to the wire.
+#[must_use]
+pub fn rule_out(rule: &facts::SessionRule) -> ops::SessionRule {
+    match rule {
+        facts::SessionRule::Command { command } => ops::SessionRule::Command { command: command.clone() },
+        facts::SessionRule::Edits { root } => ops::SessionRule::Edits { root: root.display().to_string() },
+    }
+}
+
+/// A session rule, from the wire.
+#[must_use]
+pub fn rule_in(rule: ops::SessionRule) -> facts::SessionRule {
+    match rule {
+        ops::SessionRule::Command { command } => facts::SessionRule::Command { command },
+        ops::SessionRule::Edits { root } => facts::SessionRule::Edits { root: root.into() },
+    }
+}
+
 /// Who resolved an approval, to the wire.
 #[must_use]
 pub fn resolver_out(by: &facts::ResolvedBy) -> ops::Resolver {
@@ -304,6 +322,7 @@ pub fn snapshot_out(row: &facts::SessionRow) -> ops::SessionSnapshot {
         worktree_discarded: row.worktree_discarded,
         permission_mode: policy.mode,
         sandbox_policy: policy.sandbox,
+        rules: row.rules.iter().map(rule_out).collect(),
         acp_session_id: row.agent_session.clone(),
         forked_from: row.forked_from.map(|session| session.to_string()),
         memory_read: ops::MemoryAccess::default(),

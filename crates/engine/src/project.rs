@@ -1,8 +1,8 @@
 //! The Op/Event projections: a fact or signal as an `Event`, a fact as a transcript entry. Pure.
 
 use signalbox_facts::{
-    AgentText, Committed, ConfigValue, Fact, FactBody, PlanEntry, Signal, SignalBody, ToolCall, TurnEnded,
-    TurnStatus,
+    AgentText, Committed, ConfigValue, Fact, FactBody, PlanEntry, SettingsChanged, Signal, SignalBody,
+    ToolCall, TurnEnded, TurnStatus,
 };
 use signalbox_protocol::ops::{self, Event, Part, Role, TranscriptEntry};
 
@@ -32,6 +32,7 @@ fn fact_event(fact: &Fact) -> Option<Event> {
                 .worktree
                 .as_ref()
                 .map(|worktree| convert::baseline_out(&worktree.baseline)),
+            forked_from: created.forked_from.map(|session| session.to_string()),
             request_id: created.request_id.clone(),
         },
         FactBody::TitleChanged(changed) => {
@@ -86,12 +87,15 @@ fn fact_event(fact: &Fact) -> Option<Event> {
             action: None,
             title: Some(resolved.title.clone()),
             tool_call_id: resolved.tool_call.clone(),
+            kept_rule: resolved.kept_rule.as_ref().map(convert::rule_out),
         },
+        FactBody::RuleRemoved { rule } => Event::RuleRemoved { session, rule: convert::rule_out(rule) },
         FactBody::PolicyChanged(changed) => Event::ExecutionPolicyChanged {
             session,
             policy: convert::policy_out(changed.policy),
             request_id: changed.request_id.clone(),
         },
+        FactBody::SettingsChanged(changed) => settings_changed(session, changed),
         FactBody::TurnDiff(diff) => Event::TurnDiff {
             session,
             diff: diff.diff.clone(),
@@ -112,6 +116,7 @@ fn fact_event(fact: &Fact) -> Option<Event> {
             message: warning.message.clone(),
             terminal: warning.terminal,
             request_id: warning.request_id.clone(),
+            reason: Some(warning.reason.clone()),
         },
         FactBody::Reverted(reverted) => Event::SessionReverted {
             session,
@@ -128,11 +133,26 @@ fn fact_event(fact: &Fact) -> Option<Event> {
             removed_checkout: discarded.removed_checkout,
             deleted_branch: discarded.deleted_branch.clone(),
         },
-        FactBody::ToolOutput(_)
-        | FactBody::SettingsChanged(_)
-        | FactBody::AgentSession { .. }
-        | FactBody::ContextCompaction(_) => return None,
+        FactBody::ToolOutput(_) | FactBody::AgentSession { .. } | FactBody::ContextCompaction(_) => {
+            return None;
+        }
     })
+}
+
+fn settings_changed(session: String, changed: &SettingsChanged) -> Event {
+    let word = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Event::SettingsChanged {
+        session,
+        model: changed.model.clone(),
+        effort: changed.effort.clone(),
+        cwd: changed.cwd.as_ref().map(|cwd| cwd.display().to_string()),
+        roots: changed
+            .roots
+            .as_ref()
+            .map(|roots| roots.iter().map(|root| root.display().to_string()).collect()),
+        config_options: changed.options.iter().map(|(id, value)| (id.clone(), word(value))).collect(),
+        request_id: changed.request_id.clone(),
+    }
 }
 
 /// A turn that failed ends with a terminal error; every other one with its stop reason.
@@ -143,6 +163,7 @@ fn turn_ended(session: String, ended: &TurnEnded) -> Event {
             message: failure.message.clone(),
             terminal: true,
             request_id: ended.request_id.clone(),
+            reason: Some(failure.reason.clone()),
         },
         _ => {
             let fallback = if ended.status == TurnStatus::Interrupted { "cancelled" } else { "end_turn" };
@@ -181,8 +202,10 @@ fn signal_event(signal: &Signal) -> Option<Event> {
             message: "The agent has been silent for a while; the turn goes on.".to_owned(),
             terminal: false,
             request_id: None,
+            reason: Some("agent_silent".to_owned()),
         },
         SignalBody::Stalled { since_ms: None } => return None,
+        SignalBody::Deleted => Event::SessionClosed { session, reason: ops::CloseReason::Deleted },
         SignalBody::Unloaded => Event::SessionClosed { session, reason: ops::CloseReason::Unloaded },
     })
 }

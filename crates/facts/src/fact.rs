@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Activity, AdditionalContext, DocBlock, PendingInput, PermissionResolved, Policy, Prompt, Provider, Seq,
-    SessionId, SessionSource, ToolCall, TurnId,
+    SessionId, SessionRule, SessionSource, ToolCall, TurnId,
 };
 
 /// One committed fact of a session's append-only log.
@@ -77,6 +77,11 @@ pub enum FactBody {
     PermissionRequested(Box<PendingInput>),
     /// An input has its answer, or a policy decided without asking.
     PermissionResolved(Box<PermissionResolved>),
+    /// A session rule was taken back.
+    RuleRemoved {
+        /// Which one.
+        rule: SessionRule,
+    },
     /// The policy changed.
     PolicyChanged(PolicyChanged),
     /// Other settings changed.
@@ -125,6 +130,7 @@ impl FactBody {
             Self::Plan(_) => "plan",
             Self::PermissionRequested(_) => "permission_requested",
             Self::PermissionResolved(_) => "permission_resolved",
+            Self::RuleRemoved { .. } => "rule_removed",
             Self::PolicyChanged(_) => "policy_changed",
             Self::SettingsChanged(_) => "settings_changed",
             Self::AgentSession { .. } => "agent_session",
@@ -149,6 +155,7 @@ impl FactBody {
                 | Self::Prompt(_)
                 | Self::PermissionRequested(_)
                 | Self::PermissionResolved(_)
+                | Self::RuleRemoved { .. }
                 | Self::PolicyChanged(_)
                 | Self::SettingsChanged(_)
                 | Self::TurnEnded(_)

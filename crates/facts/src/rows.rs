@@ -180,6 +180,9 @@ impl SessionRow {
                     self.rules.push(rule.clone());
                 }
             }
+            FactBody::RuleRemoved { rule } => self.rules.retain(|kept| kept != rule),
+            // What the agent remembers is no longer what the session holds.
+            FactBody::Reverted(_) => self.agent_session = None,
             FactBody::Archived { archived } => self.archived = *archived,
             FactBody::WorktreeDiscarded(_) => self.worktree_discarded = true,
             FactBody::SessionCreated(_)
@@ -191,8 +194,7 @@ impl SessionRow {
             | FactBody::PermissionRequested(_)
             | FactBody::TurnDiff(_)
             | FactBody::ContextCompaction(_)
-            | FactBody::Warning(_)
-            | FactBody::Reverted(_) => {}
+            | FactBody::Warning(_) => {}
         }
     }
 

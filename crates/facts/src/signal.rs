@@ -51,6 +51,8 @@ pub enum SignalBody {
     },
     /// The session leaves memory.
     Unloaded,
+    /// The session is no more.
+    Deleted,
 }
 
 /// A model an agent offers.

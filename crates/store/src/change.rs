@@ -112,8 +112,20 @@ pub(crate) fn statement(session: SessionId, change: &Change<'_>) -> (Statement, 
             .json(rule),
             false,
         ),
+        Change::RuleRemoved(rule) => (
+            Statement::new(
+                "update session_details set rules = (select coalesce(json_group_array(json(value)), '[]') \
+                 from json_each(rules) where value <> json(?2)) where session = ?1",
+            )
+            .id(id)
+            .json(rule),
+            false,
+        ),
         Change::Reverted { from_seq } => (
-            Statement::new("update turns set reverted = 1 where session = ?1 and first_seq >= ?2")
+            Statement::new(
+                "update turns set reverted = 1 where session = ?1 and first_seq >= ?2; \
+                 update sessions set agent_session = null where id = ?1",
+            )
                 .id(id)
                 .int(*from_seq),
             false,

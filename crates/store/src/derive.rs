@@ -37,6 +37,8 @@ pub(crate) enum Change<'a> {
     WorktreeDiscarded,
     /// A session rule was kept.
     Rule(&'a SessionRule),
+    /// A session rule was taken back.
+    RuleRemoved(&'a SessionRule),
     /// Turns were taken back.
     Reverted { from_seq: Seq },
     /// An input waits.
@@ -83,6 +85,7 @@ pub(crate) fn changes<'a>(facts: impl Iterator<Item = &'a Fact> + Clone) -> Vec<
                 out.push(Change::Resolved(resolved.input));
                 out.extend(resolved.kept_rule.as_ref().map(Change::Rule));
             }
+            FactBody::RuleRemoved { rule } => out.push(Change::RuleRemoved(rule)),
             FactBody::PolicyChanged(changed) => out.push(Change::Policy(changed.policy)),
             FactBody::SettingsChanged(settings) => out.push(Change::Settings(settings)),
             FactBody::AgentSession { id } => out.push(Change::AgentSession(id)),

@@ -7,8 +7,8 @@ use common::*;
 use proptest::prelude::*;
 use signalbox_facts::{
     ActivityState, Decision, FactBody, FailedReason, InputId, Mode, PermissionResolved, Policy,
-    PolicyChanged, QueueChanged, ResolvedBy, ResolverKind, Sandbox, SessionRow, SessionRule, SettingsChanged,
-    TitleChanged, TitleOrigin, Usage, WorktreeDiscarded,
+    PolicyChanged, QueueChanged, ResolvedBy, ResolverKind, Reverted, Sandbox, SessionRow, SessionRule,
+    SettingsChanged, TitleChanged, TitleOrigin, TurnId, Usage, WorktreeDiscarded,
 };
 use signalbox_store::Store;
 
@@ -61,6 +61,10 @@ fn bodies() -> impl Strategy<Value = FactBody> {
             removed_checkout: false,
             deleted_branch: None
         })),
+        prop_oneof![Just("a"), Just("b")]
+            .prop_map(|word| FactBody::RuleRemoved { rule: SessionRule::Command { command: word.into() } }),
+        Just(FactBody::RuleRemoved { rule: SessionRule::Edits { root: "/r".into() } }),
+        Just(FactBody::Reverted(Reverted { before_turn: TurnId::generate(), from_seq: 9 })),
         settings.prop_map(|(model, effort, cwd, roots, options)| FactBody::SettingsChanged(
             SettingsChanged {
                 model,

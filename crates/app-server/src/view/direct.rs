@@ -5,9 +5,10 @@
 use signalbox_facts::{FactBody, SessionRow, Signal, SignalBody};
 use signalbox_protocol::app::{
     ErrorNotification, ServerNotification, ThreadArchivedNotification, ThreadClosedNotification,
-    ThreadConfigOptionsUpdatedNotification, ThreadModelsUpdatedNotification, ThreadNameUpdatedNotification,
-    ThreadQueueChangedNotification, ThreadRevertedNotification, ThreadSettingsUpdatedNotification,
-    ThreadStartedNotification, ThreadUnarchivedNotification, TurnError, WarningNotification,
+    ThreadConfigOptionsUpdatedNotification, ThreadDeletedNotification, ThreadModelsUpdatedNotification,
+    ThreadNameUpdatedNotification, ThreadQueueChangedNotification, ThreadRevertedNotification,
+    ThreadSettingsUpdatedNotification, ThreadStartedNotification, ThreadUnarchivedNotification, TurnError,
+    WarningNotification,
 };
 
 use super::convert;
@@ -88,6 +89,7 @@ pub(super) fn of_signal(signal: &Signal, row: &SessionRow) -> Option<(Scope, Ser
             let thread_id = Some(thread_id);
             (Scope::Subscribers, WarningNotification { thread_id, message, request_id: None }.into())
         }
+        SignalBody::Deleted => (Scope::All, ThreadDeletedNotification { thread_id }.into()),
         SignalBody::Unloaded => (Scope::All, ThreadClosedNotification { thread_id }.into()),
         SignalBody::Stalled { since_ms: None } | SignalBody::ContextWindow(_) => return None,
     })

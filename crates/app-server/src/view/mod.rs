@@ -202,7 +202,7 @@ impl ThreadView {
                 thread_id: self.session.id.to_string(),
                 status: ThreadStatus::NotLoaded,
             }),
-            SignalBody::Stalled { .. } => {}
+            SignalBody::Stalled { .. } | SignalBody::Deleted => {}
         }
         out.direct(|| direct::of_signal(signal, &self.session));
     }

@@ -314,7 +314,7 @@ impl Actor {
             }
             SignalBody::ConfigOptions(options) => self.live.config_options = Some(options.clone()),
             SignalBody::ContextWindow(window) => self.live.context_window = Some(*window),
-            SignalBody::Stalled { .. } | SignalBody::Unloaded => {}
+            SignalBody::Stalled { .. } | SignalBody::Unloaded | SignalBody::Deleted => {}
         }
         self.batch().signal(turn, body);
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::activity::Activity;
 use super::form::{ElicitationAction, Form};
-use super::policy::Policy;
+use super::policy::{Policy, SessionRule};
 use super::queue::QueuedPrompt;
 use super::session::WorktreeBaseline;
 
@@ -28,6 +28,9 @@ pub enum Event {
         worktree_path: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worktree_baseline: Option<WorktreeBaseline>,
+        /// The session whose history this one began with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        forked_from: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
     },
@@ -122,6 +125,14 @@ pub enum Event {
         title: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_call_id: Option<String>,
+        /// The rule that the answer left for the rest of the session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_rule: Option<SessionRule>,
+    },
+    /// A session rule was taken back.
+    RuleRemoved {
+        session: String,
+        rule: SessionRule,
     },
     /// Tokens of the session so far, as the agent reports them with its turns.
     Usage {
@@ -158,6 +169,22 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
     },
+    /// Settings other than the policy now hold; absent ones did not change.
+    SettingsChanged {
+        session: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effort: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        roots: Option<Vec<String>>,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        config_options: BTreeMap<String, String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+    },
     /// The turn is over and the session takes a new prompt. `stop_reason` is ACP's word.
     TurnEnded {
         session: String,
@@ -173,6 +200,9 @@ pub enum Event {
         terminal: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
+        /// Stable snake_case word for programs; the message is for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// A prompt went into the running turn.
     PromptSteered {
@@ -328,11 +358,13 @@ impl Event {
             Self::PermissionRequest { .. } => "permission_request",
             Self::ElicitationRequest { .. } => "elicitation_request",
             Self::PermissionResolved { .. } => "permission_resolved",
+            Self::RuleRemoved { .. } => "rule_removed",
             Self::Usage { .. } => "usage",
             Self::ContextWindow { .. } => "context_window",
             Self::Models { .. } => "models",
             Self::ConfigOptions { .. } => "config_options",
             Self::ExecutionPolicyChanged { .. } => "execution_policy_changed",
+            Self::SettingsChanged { .. } => "settings_changed",
             Self::TurnEnded { .. } => "turn_ended",
             Self::Error { .. } => "error",
             Self::PromptSteered { .. } => "prompt_steered",
@@ -361,6 +393,8 @@ impl Event {
             | Self::PermissionRequest { session, .. }
             | Self::ElicitationRequest { session, .. }
             | Self::PermissionResolved { session, .. }
+            | Self::RuleRemoved { session, .. }
+            | Self::SettingsChanged { session, .. }
             | Self::Usage { session, .. }
             | Self::ContextWindow { session, .. }
             | Self::Models { session, .. }

@@ -29,7 +29,7 @@ pub use event::{
 pub use form::{ElicitationAction, ElicitationAnswer, Form, FormField, FormFieldKind, FormOption};
 pub use frame::{ClientRequest, ServerFrame};
 pub use op::{NewSession, Op, TurnInput, TurnMode};
-pub use policy::{PermissionMode, Policy, PolicyPatch, SandboxLevel};
+pub use policy::{PermissionMode, Policy, PolicyPatch, SandboxLevel, SessionRule};
 pub use provider::Provider;
 pub use queue::QueuedPrompt;
 pub use session::{BaselineKind, MemoryAccess, SessionSnapshot, TitleOrigin, WorktreeBaseline};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::doc::{ContextEntry, DocBlock};
 use super::form::ElicitationAnswer;
-use super::policy::{PermissionMode, Policy, SandboxLevel};
+use super::policy::{PermissionMode, Policy, SandboxLevel, SessionRule};
 use super::provider::Provider;
 use super::session::BaselineKind;
 use super::settings::SettingsPatch;
@@ -60,6 +60,13 @@ pub enum Op {
     SetPermissionMode { session: String, mode: PermissionMode },
     /// The older single-axis form: the other axis stays.
     SetSandbox { session: String, sandbox: SandboxLevel },
+    /// Take back a rule that an "allow for this session" answer left.
+    RemoveRule {
+        session: String,
+        rule: SessionRule,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+    },
     /// Set the session's model, in the agent's own id.
     SetModel { session: String, model: String },
     /// Set an option the agent has reported.
@@ -349,6 +356,7 @@ impl Op {
             Self::SetExecutionPolicy { .. } => "set_execution_policy",
             Self::SetPermissionMode { .. } => "set_permission_mode",
             Self::SetSandbox { .. } => "set_sandbox",
+            Self::RemoveRule { .. } => "remove_rule",
             Self::SetModel { .. } => "set_model",
             Self::SetConfigOption { .. } => "set_config_option",
             Self::TurnInput(_) => "turn_input",
@@ -381,6 +389,7 @@ impl Op {
             | Self::SetExecutionPolicy { session, .. }
             | Self::SetPermissionMode { session, .. }
             | Self::SetSandbox { session, .. }
+            | Self::RemoveRule { session, .. }
             | Self::SetModel { session, .. }
             | Self::SetConfigOption { session, .. }
             | Self::ThreadSettings { session, .. }
@@ -414,6 +423,7 @@ impl Op {
             | Self::SetConfigOption { .. } => None,
             Self::Prompt { request_id, .. }
             | Self::SetExecutionPolicy { request_id, .. }
+            | Self::RemoveRule { request_id, .. }
             | Self::ThreadSettings { request_id, .. }
             | Self::Fork { request_id, .. }
             | Self::Revert { request_id, .. }

@@ -58,3 +58,13 @@ impl From<Policy> for PolicyPatch {
         Self { mode: Some(policy.mode), sandbox: Some(policy.sandbox) }
     }
 }
+
+/// A rule that an "allow for this session" answer left. It holds only inside the ceiling and the roots.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SessionRule {
+    /// This exact command line is allowed.
+    Command { command: String },
+    /// Edits, deletions and moves under this absolute directory are allowed.
+    Edits { root: String },
+}

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
-use super::policy::{PermissionMode, SandboxLevel};
+use super::policy::{PermissionMode, SandboxLevel, SessionRule};
 use super::provider::Provider;
 
 /// One session of a list. Every key is always written, absent values as `null`; documents of older servers that lack a
@@ -43,6 +43,9 @@ pub struct SessionSnapshot {
     pub permission_mode: PermissionMode,
     #[serde(default)]
     pub sandbox_policy: SandboxLevel,
+    /// What "allow for this session" answers left.
+    #[serde(default)]
+    pub rules: Vec<SessionRule>,
     /// The agent's own id of the conversation.
     #[serde(default)]
     pub acp_session_id: Option<String>,
