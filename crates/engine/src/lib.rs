@@ -16,6 +16,7 @@ mod prompt;
 mod session;
 mod submission;
 mod title;
+pub mod transcript;
 
 pub use catalog::{Catalog, ProviderEntry, ProviderStatus};
 pub use core::{EngineConfig, wall_clock_ms};

@@ -239,6 +239,9 @@ fn config_option(option: &signalbox_facts::ConfigOption) -> ops::ConfigOption {
 #[must_use]
 pub fn entry(fact: &Fact) -> Option<TranscriptEntry> {
     let (role, continues, part) = match &fact.body {
+        FactBody::Prompt(prompt) if prompt.is_legacy() => {
+            (Role::User, false, Part::Text { text: prompt.text.clone() })
+        }
         FactBody::Prompt(prompt) => (
             Role::User,
             prompt.opens.is_none(),

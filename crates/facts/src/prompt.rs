@@ -134,10 +134,12 @@ pub struct AdditionalContext {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Prompt {
     /// What the user composed.
+    #[serde(default)]
     pub blocks: Vec<DocBlock>,
     /// Canonical text ([`canonical_text`]); never holds expanded skills, files or chats.
     pub text: String,
     /// At most 400 scalars of it, for lists.
+    #[serde(default)]
     pub display: String,
     /// `request_id` of the Op.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +150,14 @@ pub struct Prompt {
     /// The context of the turn that this prompt opens; absent for a prompt that steers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens: Option<Box<TurnContext>>,
+}
+
+impl Prompt {
+    /// Whether it comes from a log of which only the text is known. Such a prompt steered nothing.
+    #[must_use]
+    pub fn is_legacy(&self) -> bool {
+        self.blocks.is_empty() && self.display.is_empty()
+    }
 }
 
 /// The settings in force when a turn began.

@@ -17,7 +17,8 @@ pub use error::{CommitError, StorageKind, StoreError};
 #[cfg(feature = "fail-points")]
 pub use fail::{FailPoint, FailPoints, Held};
 pub use reader::{
-    Listed, PageCursor, Reader, Receipt, SessionAt, SessionPage, SessionQuery, SortKey, TurnQuery,
+    Listed, PageCursor, PageRequest, Reader, Receipt, SessionAt, SessionPage, SessionQuery, SortKey,
+    TranscriptError, TranscriptFacts, TurnQuery,
 };
 pub use store::Store;
 pub use writer::{Compacted, Writer};

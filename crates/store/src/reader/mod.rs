@@ -4,9 +4,11 @@ mod decode;
 mod facts;
 mod list;
 mod session;
+mod transcript;
 
 use std::sync::Arc;
 
+use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Executor};
@@ -14,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use list::{Listed, PageCursor, SessionPage, SessionQuery, SortKey};
 pub use session::{Receipt, SessionAt, TurnQuery};
+pub use transcript::{PageRequest, TranscriptError, TranscriptFacts};
 
 use crate::StoreError;
 use crate::connect::{Place, Role, StoreOptions};
@@ -86,6 +89,14 @@ impl Lease {
 
     async fn row(&mut self, statement: Statement) -> Result<Option<SqliteRow>, sqlx::Error> {
         self.connection.fetch_optional(statement.query()?).await
+    }
+
+    /// Rows one by one, for a read that may stop early.
+    fn stream(
+        &mut self,
+        statement: Statement,
+    ) -> Result<BoxStream<'_, Result<SqliteRow, sqlx::Error>>, sqlx::Error> {
+        Ok(self.connection.fetch(statement.query()?))
     }
 
     /// From here to [`Lease::end`] all reads see the same state.
