@@ -90,7 +90,13 @@ fn of_op(error: &OpError) -> RpcError {
         OpError::ProviderNotFound { .. } | OpError::ProviderUnavailable { .. } | OpError::Agent { .. } => {
             PROVIDER
         }
-        OpError::TurnActive(_) | OpError::Archived | OpError::WorktreeDiscarded | OpError::Cancelled => STATE,
+        OpError::TurnActive(_)
+        | OpError::Archived
+        | OpError::WorktreeDiscarded
+        | OpError::WorktreeMoved { .. }
+        | OpError::WorktreeUnavailable { .. }
+        | OpError::WorktreeDirty { .. }
+        | OpError::Cancelled => STATE,
         OpError::ApprovalNotFound(_) | OpError::ApprovalResolved { .. } => NOT_THERE,
         OpError::StorageFailed(_) | OpError::SessionUnreadable(_) => STORAGE,
     };

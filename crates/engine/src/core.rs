@@ -5,12 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use signalbox_agents::Limits;
+use signalbox_facts::SessionId;
 use signalbox_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
 use crate::session::SessionStream;
+use crate::submission::OpError;
+use crate::worktrees::Worktrees;
+
+/// First and longest pause between attempts to store, or to flush, what could not be.
+pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How an engine is set up.
 pub struct EngineConfig {
@@ -20,6 +26,8 @@ pub struct EngineConfig {
     pub limits: Limits,
     /// Folder for contents of files as they were before a turn; without one, turns have no diff of the workspace.
     pub blobs: Option<PathBuf>,
+    /// Folder for checkouts that cannot lie beside their repository; made when it is needed.
+    pub worktrees: PathBuf,
     /// An agent without a turn for this long is stopped; the next prompt resumes it.
     pub idle_agent: Duration,
     /// Called whenever a session is loaded, before anything of it is released; the stream must be read without
@@ -40,6 +48,7 @@ pub(crate) struct Core {
     pub(crate) catalog: Catalog,
     pub(crate) limits: Limits,
     pub(crate) blobs: Option<PathBuf>,
+    pub(crate) worktrees: Worktrees,
     pub(crate) idle_agent: Duration,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,
@@ -53,6 +62,24 @@ pub(crate) struct Core {
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core").field("sessions", &self.tracker.len()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// Has the disk confirm what is stored already, however long that takes.
+    ///
+    /// # Errors
+    /// The server stops meanwhile.
+    pub(crate) async fn flush_until_done(&self, session: SessionId) -> Result<(), OpError> {
+        let mut pause = RETRY.0;
+        while let Err(error) = self.store.writer.flush().await {
+            tracing::error!(%session, %error, "the disk did not confirm a flush; trying again");
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY.1),
+                () = self.shutdown.cancelled() => return Err(OpError::ShuttingDown),
+            }
+        }
+        Ok(())
     }
 }
 

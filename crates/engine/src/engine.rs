@@ -12,7 +12,7 @@ use signalbox_facts::{
     TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
 };
 use signalbox_protocol::ops::{NewSession, Op};
-use signalbox_store::{Commit, Listed, Store, StoreError};
+use signalbox_store::{Commit, CommitError, Listed, Store, StoreError};
 use signalbox_workspace::BlobStore;
 use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use crate::core::{Core, EngineConfig};
 use crate::items::open_calls;
 use crate::session::{Handle, SessionStream, existing_directory, is_choice};
 use crate::submission::{Accepted, OpError, Origin, Submission};
+use crate::worktrees::{Place, Worktrees};
 
 /// What is kept of file contents from before turns: this much, and not longer unused than this.
 const BLOB_BYTES: u64 = 512 << 20;
@@ -48,6 +49,7 @@ impl Engine {
             catalog: config.catalog,
             limits: config.limits,
             blobs: config.blobs,
+            worktrees: Worktrees::new(config.worktrees),
             idle_agent: config.idle_agent,
             on_load: config.on_load,
             now_ms: config.now_ms,
@@ -205,8 +207,16 @@ impl Engine {
             return;
         };
         let session = session.unwrap_or_else(SessionId::generate);
+        let engine = self.clone();
+        let (tracker, use_worktree) = (self.core.tracker.clone(), new.use_worktree);
         // A submitter that has gone away is no error; the session stays.
-        let _ = reply.send(self.create_session(session, new, &origin).await);
+        let create = async move { drop(reply.send(engine.create_session(session, new, &origin).await)) };
+        if use_worktree {
+            // A checkout takes a while. It is made, and stored or taken back, whether or not its submitter waits.
+            tracker.spawn(create);
+        } else {
+            create.await;
+        }
     }
 
     async fn create_session(
@@ -221,21 +231,19 @@ impl Engine {
         let roots =
             new.roots.iter().map(|root| existing_directory(&cwd, root, "roots")).collect::<Result<_, _>>()?;
         self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
-        if new.use_worktree {
-            return Err(OpError::Unsupported("a session in a worktree of its own"));
-        }
         if new.ephemeral {
             return Err(OpError::Unsupported("an ephemeral session"));
         }
+        let place = Place::prepare(&self.core, session, &new, cwd).await?;
         let policy = new.initial_policy.map_or_else(Policy::default, convert::policy_in);
         let instructions: Vec<_> =
             [new.base_instructions, new.developer_instructions].into_iter().flatten().collect();
         let created = SessionCreated {
             provider,
-            project_path: cwd.clone(),
-            cwd,
+            project_path: place.project_path.clone(),
+            cwd: place.cwd.clone(),
             roots,
-            worktree: None,
+            worktree: place.worktree(),
             policy,
             model: new.model.filter(|model| is_choice(model)),
             effort: new.effort,
@@ -251,11 +259,15 @@ impl Engine {
         };
         let mut batch = Batch::new(session, 0, (self.core.now_ms)());
         batch.push(None, Item::None, FactBody::SessionCreated(Box::new(created)));
+        place.warn(&mut batch);
         if let Some(title) = new.title.filter(|title| !title.trim().is_empty()) {
             let changed = TitleChanged { title, origin: TitleOrigin::Manual };
             batch.push(None, Item::None, FactBody::TitleChanged(changed));
         }
-        let (row, released) = self.commit_new(batch).await?;
+        let (row, released) = match self.commit_new(batch).await {
+            Ok(stored) => stored,
+            Err(error) => return Err(place.take_back(&self.core, error).await),
+        };
         let cell = Arc::clone(self.sessions.lock().entry(session).or_default());
         cell.get_or_init(async || Handle::spawn(&self.core, row, released)).await;
         Ok(Accepted::Created { session })
@@ -272,8 +284,12 @@ impl Engine {
         }
         let row = row.ok_or(OpError::Unsupported("a session without its first fact"))?;
         let commit = Commit { session: row.id, expected_last_seq, entries: released.clone() };
-        let stored = self.core.store.writer.commit(commit).await;
-        stored.map_err(|error| OpError::StorageFailed(error.to_string()))?;
+        match self.core.store.writer.commit(commit).await {
+            Ok(_) => {}
+            // Stored, and not confirmed by the disk: shown once it is. Only a stop of the server ends the wait.
+            Err(CommitError::Unflushed { .. }) => self.core.flush_until_done(row.id).await?,
+            Err(error) => return Err(OpError::StorageFailed(error.to_string())),
+        }
         Ok((row, released))
     }
 

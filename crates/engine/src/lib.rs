@@ -17,6 +17,7 @@ mod session;
 mod submission;
 mod title;
 pub mod transcript;
+mod worktrees;
 
 pub use catalog::{Catalog, ProviderEntry, ProviderStatus};
 pub use core::{EngineConfig, wall_clock_ms};
@@ -24,3 +25,4 @@ pub use engine::Engine;
 pub use session::{Delivery, Live, SessionStream};
 pub use signalbox_agents::{Limits, base_environment};
 pub use submission::{Accepted, OpError, Origin, Resolution, Submission};
+pub use worktrees::Baseline;

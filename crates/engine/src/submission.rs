@@ -156,6 +156,34 @@ pub enum OpError {
     /// Its checkout is gone.
     #[error("the thread's worktree was discarded")]
     WorktreeDiscarded,
+    /// The baseline is no longer the commit that the caller was shown.
+    #[error("the baseline {base} was to be {expected} and is now {found}; look again and choose")]
+    WorktreeMoved {
+        /// `current` or `origin_default`.
+        base: String,
+        /// The caller's sha.
+        expected: String,
+        /// The sha now.
+        found: String,
+    },
+    /// There is no checkout that could be used, or none can be made or removed.
+    #[error("{message}")]
+    WorktreeUnavailable {
+        /// Stable word for why.
+        cause: &'static str,
+        /// For people.
+        message: String,
+    },
+    /// Discarding the checkout would lose work.
+    #[error("{message}")]
+    WorktreeDirty {
+        /// For people.
+        message: String,
+        /// Files changed, staged or untracked.
+        files: usize,
+        /// Commits that nothing else has.
+        commits: usize,
+    },
     /// The session waits for the disk, or this commit failed.
     #[error("the thread's facts cannot be stored: {0}")]
     StorageFailed(String),
@@ -207,7 +235,9 @@ impl OpError {
             Self::ApprovalNotFound(_) => "approval_not_found",
             Self::ApprovalResolved { .. } => "approval_resolved",
             Self::Archived => "thread_archived",
-            Self::WorktreeDiscarded => "worktree_unavailable",
+            Self::WorktreeDiscarded | Self::WorktreeUnavailable { .. } => "worktree_unavailable",
+            Self::WorktreeMoved { .. } => "worktree_moved",
+            Self::WorktreeDirty { .. } => "worktree_dirty",
             Self::StorageFailed(_) => "storage_failed",
             Self::Overloaded => "server_overloaded",
             Self::Cancelled => "cancelled",
@@ -237,6 +267,12 @@ impl OpError {
                 "at": resolution.at_ms,
             }),
             Self::Overloaded => json!({ "retryAfterMs": 100 }),
+            Self::WorktreeDiscarded => json!({ "cause": "worktree_discarded" }),
+            Self::WorktreeUnavailable { cause, .. } => json!({ "cause": cause }),
+            Self::WorktreeMoved { base, expected, found } => {
+                json!({ "base": base, "expected": expected, "found": found })
+            }
+            Self::WorktreeDirty { files, commits, .. } => json!({ "files": files, "commits": commits }),
             _ => Value::Null,
         };
         match value {

@@ -115,6 +115,7 @@ impl Standalone {
                 ..Limits::default()
             },
             blobs: Some(home.folder().join("blobs")),
+            worktrees: home.folder().join("worktrees"),
             idle_agent: config.limits.idle_agent,
             on_load: hubs.on_load(),
             now_ms: wall_clock_ms,

@@ -525,6 +525,7 @@ pub fn error_code(reason: &str) -> Option<i32> {
         | "thread_archived"
         | "worktree_moved"
         | "worktree_unavailable"
+        | "worktree_dirty"
         | "worktree_present" => -32022,
         "storage_failed" => -32024,
         "shutting_down" | "server_restarted" | "server_stopped" => -32026,

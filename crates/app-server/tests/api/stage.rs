@@ -62,6 +62,7 @@ impl Stage {
             catalog: Catalog::new(more, Provider::new("rehearsal"), base_environment(), fallback),
             limits: Limits::default(),
             blobs: None,
+            worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             on_load: hubs.on_load(),
             now_ms: wall_clock_ms,

@@ -6,23 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_agents::{Agent, AgentEvent, AgentEvents, PromptBlock, RequestKey, Token};
-use signalbox_facts::{
-    Activity, Committed, FactBody, InputId, SessionId, SessionRow, SignalBody, TurnId, Warning,
-};
+use signalbox_facts::{Activity, Committed, FactBody, InputId, SessionRow, SignalBody, TurnId, Warning};
 use signalbox_protocol::ops::Op;
 use signalbox_store::{Commit, CommitError};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 
 use super::diffs::{Diffs, Done};
+use super::worktree::{Checkout, Removed};
 use super::{Control, Delivery, Live, SessionStream};
 use crate::batch::{Batch, Item};
-use crate::core::Core;
+use crate::core::{Core, RETRY};
 use crate::items::Items;
 use crate::submission::{Accepted, OpError, Resolution, Submission};
 
-/// First and longest pause between attempts to store what could not be stored.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Resolutions that are remembered, so that a late answer is told what happened.
 const RESOLUTIONS: usize = 256;
 
@@ -50,6 +48,7 @@ pub(crate) struct Actor {
     pub(super) next_token: u64,
     pub(super) inbox: Inbox,
     pub(super) diffs: Diffs,
+    pub(super) checkout: Checkout,
     subscribers: Vec<mpsc::Sender<Delivery>>,
 }
 
@@ -120,6 +119,7 @@ impl Actor {
             next_token: 0,
             inbox,
             diffs: Diffs::default(),
+            checkout: Checkout::default(),
             subscribers: vec![subscriber],
         }
     }
@@ -131,7 +131,8 @@ impl Actor {
         let shutdown = self.core.shutdown.clone();
         let mut idle_since = Instant::now();
         loop {
-            let free = self.settling.is_none();
+            self.drive_discard();
+            let free = self.settling.is_none() && self.checkout.is_free();
             if free && let Some(submission) = self.kept.pop_front() {
                 self.work(submission).await;
                 continue;
@@ -146,6 +147,7 @@ impl Actor {
                 message = self.inbox.control.recv() => message.map(Step::Control),
                 events = next_events(self.agent.as_mut()) => Some(Step::Agent(events)),
                 done = self.diffs.done() => Some(Step::Diff(done)),
+                removed = self.checkout.removed() => Some(Step::CheckoutRemoved(removed)),
                 submission = self.inbox.work.recv(), if free => submission.map(Step::Work),
                 () = sleep_until(idle_since + self.core.idle_agent), if idle => Some(Step::IdleAgent),
             };
@@ -156,6 +158,7 @@ impl Actor {
                 Some(Step::Agent(Some(events))) => self.on_events(events).await,
                 Some(Step::Agent(None)) => self.agent = None,
                 Some(Step::Diff(done)) => self.diff_done(done).await,
+                Some(Step::CheckoutRemoved(removed)) => self.checkout_removed(removed).await,
                 Some(Step::Work(submission)) => self.work(submission).await,
                 Some(Step::IdleAgent) => {
                     if let Some(live) = &self.agent {
@@ -178,6 +181,7 @@ impl Actor {
         if let Some(settling) = self.settling.take() {
             reply(settling.reply, Err(OpError::ShuttingDown));
         }
+        self.finish_discard().await;
         if let Some(live) = self.agent.take() {
             live.agent.stop();
         }
@@ -273,6 +277,7 @@ impl Actor {
                 let decision = self.archive(false).await;
                 reply(sender, decision);
             }
+            Op::DiscardWorktree { force, .. } => self.discard_worktree(force, sender),
             other => reply(sender, Err(OpError::Unsupported(other.name()))),
         }
     }
@@ -387,23 +392,12 @@ impl Actor {
         let commit = Commit { session: self.row.id, expected_last_seq: expected, entries: entries.to_vec() };
         match self.core.store.writer.commit(commit).await {
             Ok(_) => Ok(()),
-            Err(CommitError::Unflushed { session, source }) => self.flush_until_done(session, &source).await,
+            // The facts are stored; only the disk has not confirmed them.
+            Err(CommitError::Unflushed { session, .. }) => {
+                self.core.flush_until_done(session).await.map_err(|_stopping| CommitError::Closed)
+            }
             Err(error) => Err(error),
         }
-    }
-
-    /// The facts are stored; only the disk has not confirmed them.
-    async fn flush_until_done(&self, session: SessionId, source: &std::io::Error) -> Result<(), CommitError> {
-        tracing::error!(%session, error = %source, "the disk did not confirm a flush; trying again");
-        let mut pause = RETRY.0;
-        while let Err(error) = self.core.store.writer.flush().await {
-            tracing::error!(%session, %error, "the disk did not confirm a flush");
-            tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY.1),
-                () = self.core.shutdown.cancelled() => return Err(CommitError::Closed),
-            }
-        }
-        Ok(())
     }
 
     async fn release(&mut self, entries: Vec<Committed>) {
@@ -448,6 +442,7 @@ enum Step {
     Control(Control),
     Agent(Option<Vec<AgentEvent>>),
     Diff(Done),
+    CheckoutRemoved(Result<Removed, JoinError>),
     Work(Box<Submission>),
     IdleAgent,
 }

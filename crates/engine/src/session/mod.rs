@@ -6,6 +6,7 @@ mod diffs;
 mod settings;
 mod turns;
 mod updates;
+mod worktree;
 
 use std::sync::Arc;
 

@@ -42,6 +42,7 @@ impl Actor {
             self.batch().push(None, Item::None, FactBody::PolicyChanged(changed));
         }
         let cwd = patch.cwd.map(|cwd| existing_directory(&self.row.cwd, &cwd, "cwd")).transpose()?;
+        cwd.as_deref().map_or(Ok(()), |cwd| self.inside_checkout(cwd))?;
         let roots = patch
             .roots
             .map(|roots| roots.iter().map(|root| existing_directory(&self.row.cwd, root, "roots")).collect())

@@ -86,6 +86,7 @@ impl Actor {
         blocks: Vec<DocBlock>,
         origin: Origin,
     ) -> Result<Accepted, OpError> {
+        let strayed = self.look_at_checkout().await?;
         self.apply_settings(input.settings.clone(), None)?;
         let turn = TurnId::generate();
         let Some(running) = activity::open_turn(&self.row.activity, turn, input.request_id.clone()) else {
@@ -125,6 +126,7 @@ impl Actor {
         });
         self.last_turn = Some(turn);
         self.record_workspace();
+        self.checkout_strayed(strayed).await;
         let roots = self.roots();
         let compiled = compile(blocks, context.additional_context, roots).await;
         self.tell_unresolved(&compiled.unresolved).await;

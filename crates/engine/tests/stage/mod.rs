@@ -77,6 +77,7 @@ impl Stage {
                 ..Limits::default()
             },
             blobs: Some(folder.path().join("blobs")),
+            worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             on_load: Box::new(move |stream| loads.lock().push(stream)),
             now_ms: signalbox_engine::wall_clock_ms,

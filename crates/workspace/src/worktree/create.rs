@@ -11,7 +11,7 @@ use signalbox_facts::{SessionId, Worktree, WorktreeBaseline};
 
 use super::baseline::{self, BaselineKind};
 use super::check::{checked_out, points_to};
-use super::error::{Step, WorktreeError};
+use super::error::{Leftover, Step, WorktreeError};
 use super::identity::Identity;
 use super::rollback::Made;
 use super::{ADMIN_PREFIX, BRANCH_PREFIX, CONTAINER};
@@ -43,6 +43,25 @@ pub struct Created {
     pub project_path: PathBuf,
     /// What the checkout lacks.
     pub warnings: Vec<WorktreeWarning>,
+    made: Made,
+}
+
+impl Created {
+    /// Takes everything back that was made, and nothing else: for a session that came to nothing. Returns what could not
+    /// be removed.
+    #[must_use]
+    pub fn take_back(self) -> Vec<Leftover> {
+        match repo::discover(&self.project_path) {
+            Ok(repo) => self.made.take_back(&repo),
+            Err(error) => {
+                let leftover = |what: String| Leftover { what, why: error.to_string() };
+                vec![
+                    leftover(self.worktree.path.display().to_string()),
+                    leftover(format!("branch {}", self.worktree.branch)),
+                ]
+            }
+        }
+    }
 }
 
 /// Something that a checkout made here lacks.
@@ -113,7 +132,9 @@ pub fn create(request: &CreateRequest<'_>) -> Result<Created, WorktreeError> {
     }
     let mut made = Made::default();
     match make(&repo, &plan, baseline, &mut made) {
-        Ok((worktree, cwd, warnings)) => Ok(Created { worktree, cwd, project_path: selected, warnings }),
+        Ok((worktree, cwd, warnings)) => {
+            Ok(Created { worktree, cwd, project_path: selected, warnings, made })
+        }
         Err(error) => {
             let left = made.take_back(&repo);
             if left.is_empty() {

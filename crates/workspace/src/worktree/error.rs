@@ -204,7 +204,7 @@ impl WorktreeError {
             Self::PathTaken { .. } | Self::BranchTaken { .. } => "worktree_exists",
             Self::NotInCommit { .. } => "directory_not_in_commit",
             Self::Verify { .. } => "worktree_not_verified",
-            Self::Moved { .. } => "worktree_moved",
+            Self::Moved { .. } => "worktree_replaced",
             Self::Unsaved { .. } => "worktree_dirty",
             Self::Locked { .. } => "worktree_locked",
             Self::ForeignBranch { .. } => "foreign_branch",

@@ -10,7 +10,7 @@ use super::error::Leftover;
 use super::identity::Identity;
 
 /// What a creation has made so far. Each is noted only when it is certain that it was not there before.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Made {
     /// The folder for checkouts.
     pub(super) container: Option<PathBuf>,
