@@ -81,9 +81,10 @@ fn of_op(error: &OpError) -> RpcError {
         OpError::Overloaded => return with_data(RpcError::server_overloaded(), error),
         OpError::ShuttingDown => return RpcError::shutting_down(),
         OpError::InvalidParams { path, message } => return RpcError::invalid_params(message, path, None),
-        OpError::SessionNotFound(_) | OpError::NoActiveTurn { .. } | OpError::ActiveTurnMismatch { .. } => {
-            INVALID_REQUEST
-        }
+        OpError::SessionNotFound(_)
+        | OpError::TurnNotFound(_)
+        | OpError::NoActiveTurn { .. }
+        | OpError::ActiveTurnMismatch { .. } => INVALID_REQUEST,
         OpError::Unsupported(_) => {
             return RpcError::new(INVALID_PARAMS, "unsupported_field", error.to_string());
         }
@@ -91,11 +92,13 @@ fn of_op(error: &OpError) -> RpcError {
             PROVIDER
         }
         OpError::TurnActive(_)
+        | OpError::NotSteerable { .. }
         | OpError::Archived
         | OpError::WorktreeDiscarded
         | OpError::WorktreeMoved { .. }
         | OpError::WorktreeUnavailable { .. }
         | OpError::WorktreeDirty { .. }
+        | OpError::WorktreePresent(_)
         | OpError::Cancelled => STATE,
         OpError::ApprovalNotFound(_) | OpError::ApprovalResolved { .. } => NOT_THERE,
         OpError::StorageFailed(_) | OpError::SessionUnreadable(_) => STORAGE,

@@ -1,17 +1,22 @@
 //! What all sessions of one server share.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use signalbox_agents::Limits;
 use signalbox_facts::SessionId;
 use signalbox_store::Store;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::bus::Bus;
 use crate::catalog::Catalog;
-use crate::session::SessionStream;
+use crate::session::{Handle, SessionStream};
 use crate::submission::OpError;
 use crate::worktrees::Worktrees;
 
@@ -52,6 +57,9 @@ pub(crate) struct Core {
     pub(crate) idle_agent: Duration,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,
+    pub(crate) bus: Arc<Bus>,
+    /// The sessions in memory.
+    pub(crate) sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>,
     /// Session actors; shutdown waits for them.
     pub(crate) tracker: TaskTracker,
     /// Agents' drivers; they end after the sessions.

@@ -1,6 +1,5 @@
 //! The engine: takes submissions, finds or loads their session, creates sessions, mends what a stop left open.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +13,17 @@ use signalbox_facts::{
 use signalbox_protocol::ops::{NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Store, StoreError};
 use signalbox_workspace::BlobStore;
-use tokio::sync::{OnceCell, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Item};
+use crate::bus::OpEvents;
 use crate::catalog::Catalog;
 use crate::convert;
 use crate::core::{Core, EngineConfig};
 use crate::items::open_calls;
 use crate::session::{Handle, SessionStream, existing_directory, is_choice};
-use crate::submission::{Accepted, OpError, Origin, Submission};
+use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::worktrees::{Place, Worktrees};
 
 /// What is kept of file contents from before turns: this much, and not longer unused than this.
@@ -35,7 +34,6 @@ const BLOB_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 #[derive(Clone, Debug)]
 pub struct Engine {
     core: Arc<Core>,
-    sessions: Arc<Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>>,
 }
 
 impl Engine {
@@ -53,11 +51,13 @@ impl Engine {
             idle_agent: config.idle_agent,
             on_load: config.on_load,
             now_ms: config.now_ms,
+            bus: Arc::default(),
+            sessions: Mutex::default(),
             tracker: TaskTracker::new(),
             agents: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
-        let engine = Self { core, sessions: Arc::default() };
+        let engine = Self { core };
         engine.end_what_a_stop_left_open().await?;
         engine.prune_blobs();
         Ok(engine)
@@ -78,7 +78,7 @@ impl Engine {
     /// Ids of the sessions in memory.
     #[must_use]
     pub fn loaded(&self) -> Vec<SessionId> {
-        let sessions = self.sessions.lock();
+        let sessions = self.core.sessions.lock();
         let mut ids: Vec<_> =
             sessions.iter().filter(|(_, cell)| cell.initialized()).map(|(session, _)| *session).collect();
         ids.sort_unstable();
@@ -122,17 +122,32 @@ impl Engine {
         session: Option<SessionId>,
         interrupt: bool,
     ) -> Result<Accepted, OpError> {
-        let (sender, decision) = oneshot::channel();
+        let (reply, decision) = Reply::to_caller();
         let id = signalbox_facts::SubmissionId::generate();
-        self.dispatch(Submission { id, op, origin, session, interrupt, reply: sender }).await;
+        self.dispatch(Submission { id, op, origin, session, interrupt, reply }).await;
         decision.await.unwrap_or(Err(OpError::ShuttingDown))
+    }
+
+    /// Takes an Op of a frontend that only reads events: what is accepted shows in the session's events, and what is
+    /// declined is told as an `error` event with the Op's `request_id`. Returns when the Op is in the core's hands; it
+    /// never waits for an agent. Ops of one caller keep their order if it waits for each call of this to return.
+    pub async fn dispatch_op(&self, op: Op, origin: Origin) {
+        let reply = Reply::to_events(Arc::clone(&self.core.bus), &op);
+        let id = signalbox_facts::SubmissionId::generate();
+        self.dispatch(Submission { id, op, origin, session: None, interrupt: false, reply }).await;
+    }
+
+    /// All sessions' events from now on, each after what it tells was committed.
+    #[must_use]
+    pub fn op_events(&self) -> OpEvents {
+        self.core.bus.listen()
     }
 
     /// Takes a submission; its reply channel gets the decision. Submissions of one caller keep their order if the
     /// caller waits for each call of this to return.
     pub async fn dispatch(&self, submission: Submission) {
         if self.core.shutdown.is_cancelled() {
-            return answer(submission, Err(OpError::ShuttingDown));
+            return submission.reply.send(Err(OpError::ShuttingDown));
         }
         let Some(session) = submission.op.session() else {
             return self.create(submission).await;
@@ -143,7 +158,7 @@ impl Engine {
         };
         let handle = match handle {
             Ok(handle) => handle,
-            Err(error) => return answer(submission, Err(error)),
+            Err(error) => return submission.reply.send(Err(error)),
         };
         let control = matches!(
             submission.op,
@@ -180,10 +195,11 @@ impl Engine {
         self.core.tracker.wait().await;
         self.core.agents.close();
         self.core.agents.wait().await;
+        self.core.bus.close();
     }
 
     async fn handle(&self, session: SessionId) -> Result<Handle, OpError> {
-        let cell = Arc::clone(self.sessions.lock().entry(session).or_default());
+        let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         let loaded = cell.get_or_try_init(async || {
             let row =
                 self.core.store.reader.session(session).await.map_err(|error| unreadable(session, &error))?;
@@ -192,7 +208,7 @@ impl Engine {
         });
         let loaded = loaded.await.cloned();
         if loaded.is_err() {
-            let mut sessions = self.sessions.lock();
+            let mut sessions = self.core.sessions.lock();
             if sessions.get(&session).is_some_and(|cell| !cell.initialized()) {
                 sessions.remove(&session);
             }
@@ -203,14 +219,13 @@ impl Engine {
     async fn create(&self, submission: Submission) {
         let Submission { op, origin, session, reply, .. } = submission;
         let Op::NewSession(new) = op else {
-            let _ = reply.send(Err(OpError::Unsupported(op.name())));
-            return;
+            return reply.send(Err(OpError::Unsupported(op.name())));
         };
         let session = session.unwrap_or_else(SessionId::generate);
         let engine = self.clone();
         let (tracker, use_worktree) = (self.core.tracker.clone(), new.use_worktree);
         // A submitter that has gone away is no error; the session stays.
-        let create = async move { drop(reply.send(engine.create_session(session, new, &origin).await)) };
+        let create = async move { reply.send(engine.create_session(session, new, &origin).await) };
         if use_worktree {
             // A checkout takes a while. It is made, and stored or taken back, whether or not its submitter waits.
             tracker.spawn(create);
@@ -268,7 +283,7 @@ impl Engine {
             Ok(stored) => stored,
             Err(error) => return Err(place.take_back(&self.core, error).await),
         };
-        let cell = Arc::clone(self.sessions.lock().entry(session).or_default());
+        let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         cell.get_or_init(async || Handle::spawn(&self.core, row, released)).await;
         Ok(Accepted::Created { session })
     }
@@ -400,9 +415,4 @@ fn unreadable(session: SessionId, error: &StoreError) -> OpError {
         StoreError::Unreadable { .. } => OpError::SessionUnreadable(session.to_string()),
         other => OpError::StorageFailed(other.to_string()),
     }
-}
-
-/// Tells a submitter; one that has gone away is no error.
-fn answer(submission: Submission, decision: Result<Accepted, OpError>) {
-    let _ = submission.reply.send(decision);
 }

@@ -2,6 +2,7 @@
 
 pub mod activity;
 mod batch;
+mod bus;
 mod catalog;
 pub mod convert;
 mod core;
@@ -13,16 +14,18 @@ mod output;
 pub mod policy;
 pub mod project;
 mod prompt;
+mod rejection;
 mod session;
 mod submission;
 mod title;
 pub mod transcript;
 mod worktrees;
 
+pub use bus::{OpEvent, OpEvents, OpEventsError};
 pub use catalog::{Catalog, ProviderEntry, ProviderStatus};
 pub use core::{EngineConfig, wall_clock_ms};
 pub use engine::Engine;
 pub use session::{Delivery, Live, SessionStream};
 pub use signalbox_agents::{Limits, base_environment};
-pub use submission::{Accepted, OpError, Origin, Resolution, Submission};
+pub use submission::{Accepted, OpError, Origin, Reply, Resolution, Submission};
 pub use worktrees::Baseline;

@@ -8,6 +8,9 @@ use signalbox_facts::{Failure, ResolvedBy, ResolverKind, SessionId, SubmissionId
 use signalbox_protocol::ops::Op;
 use tokio::sync::oneshot;
 
+use crate::bus::Bus;
+use crate::rejection::Declinable;
+
 /// Where a submission comes from.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
@@ -42,7 +45,63 @@ pub struct Submission {
     /// For the answer to an approval: it also interrupts the turn, and the agent hears of that first.
     pub interrupt: bool,
     /// Takes the core's decision, not the outcome of a turn.
-    pub reply: oneshot::Sender<Result<Accepted, OpError>>,
+    pub reply: Reply,
+}
+
+/// Takes the core's decision about one submission, exactly once: if nobody decides, it says that the server is stopping.
+#[derive(Debug)]
+pub struct Reply(Option<To>);
+
+#[derive(Debug)]
+enum To {
+    /// Somebody waits.
+    Caller(oneshot::Sender<Result<Accepted, OpError>>),
+    /// What is accepted shows in the session's own events; that it was declined is told as one more.
+    Events { bus: Arc<Bus>, op: Declinable },
+}
+
+impl Reply {
+    /// For a caller who waits for the decision.
+    #[must_use]
+    pub fn to_caller() -> (Self, oneshot::Receiver<Result<Accepted, OpError>>) {
+        let (sender, decision) = oneshot::channel();
+        (Self(Some(To::Caller(sender))), decision)
+    }
+
+    /// For a frontend that only reads events.
+    pub(crate) fn to_events(bus: Arc<Bus>, op: &Op) -> Self {
+        Self(Some(To::Events { bus, op: Declinable::of(op) }))
+    }
+
+    /// Tells the decision.
+    pub(crate) fn send(self, decision: Result<Accepted, OpError>) {
+        self.send_while(false, decision);
+    }
+
+    /// The same, of a session in which a turn may be open.
+    pub(crate) fn send_while(mut self, turn_open: bool, decision: Result<Accepted, OpError>) {
+        self.decide(turn_open, decision);
+    }
+
+    fn decide(&mut self, turn_open: bool, decision: Result<Accepted, OpError>) {
+        match self.0.take() {
+            // A caller that has gone away is no error.
+            Some(To::Caller(sender)) => drop(sender.send(decision)),
+            Some(To::Events { bus, op }) => {
+                let event = decision.err().and_then(|error| op.event(&error, turn_open));
+                if let Some(event) = event {
+                    bus.tell(event);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.decide(false, Err(OpError::ShuttingDown));
+    }
 }
 
 /// The core took it.
@@ -66,6 +125,11 @@ pub enum Accepted {
     /// The same client message was accepted before.
     Repeated {
         /// The turn it went into.
+        turn: TurnId,
+    },
+    /// The input waits for the open turn to end.
+    Queued {
+        /// The id its turn will have.
         turn: TurnId,
     },
     /// The open turn is being interrupted; `None` if there was none.
@@ -95,6 +159,20 @@ pub enum OpError {
         /// What was to be done with it.
         verb: &'static str,
     },
+    /// The open turn takes no more input.
+    #[error("{what}")]
+    NotSteerable {
+        /// Why, for people.
+        what: &'static str,
+        /// What kind of turn it is: `compact`.
+        kind: &'static str,
+    },
+    /// The session has no such turn.
+    #[error("turn not found: {0}")]
+    TurnNotFound(String),
+    /// The session's worktree must be discarded first.
+    #[error("the thread has a worktree at {0}; discard it first")]
+    WorktreePresent(String),
     /// Another turn is open.
     #[error("expected active turn id {} but found {}", quoted(expected, *steer), quoted(&found.to_string(), *steer))]
     ActiveTurnMismatch {
@@ -228,6 +306,9 @@ impl OpError {
             Self::TurnActive(_) => "turn_active",
             Self::NoActiveTurn { .. } => "no_active_turn",
             Self::ActiveTurnMismatch { .. } => "active_turn_mismatch",
+            Self::NotSteerable { .. } => "not_steerable",
+            Self::TurnNotFound(_) => "turn_not_found",
+            Self::WorktreePresent(_) => "worktree_present",
             Self::InvalidParams { .. } => "invalid_params",
             Self::ProviderNotFound { .. } => "provider_not_found",
             Self::ProviderUnavailable { .. } => "provider_unavailable",
@@ -258,6 +339,10 @@ impl OpError {
         let value = match self {
             Self::TurnActive(turn) => json!({ "activeTurnId": turn.to_string() }),
             Self::ActiveTurnMismatch { found, .. } => json!({ "activeTurnId": found.to_string() }),
+            Self::NotSteerable { what, kind } => json!({
+                "message": what,
+                "codexErrorInfo": { "activeTurnNotSteerable": { "turnKind": kind } },
+            }),
             Self::InvalidParams { path, .. } => json!({ "path": path }),
             Self::ProviderUnavailable { command, hint, .. } => json!({ "command": command, "hint": hint }),
             Self::ProviderNotFound { known, .. } => json!({ "known": known }),

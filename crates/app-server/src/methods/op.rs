@@ -1,11 +1,10 @@
 //! Raw Ops.
 
-use signalbox_engine::{OpError, Submission};
+use signalbox_engine::{OpError, Reply, Submission};
 use signalbox_facts::{SessionId, SubmissionId};
 use signalbox_protocol::app::{OpSubmitParams, OpSubmitResult, method};
 use signalbox_protocol::ops::Op;
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
-use tokio::sync::oneshot;
 
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::errors::Error;
@@ -36,7 +35,7 @@ async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitR
         hold(&ctx, session);
     }
     let id = SubmissionId::generate();
-    let (reply, decision) = oneshot::channel();
+    let (reply, decision) = Reply::to_caller();
     let submission = Submission { id, op, origin: origin(&ctx), session: new, interrupt: false, reply };
     ctx.app().engine().dispatch(submission).await;
     decision.await.map_err(|_gone| OpError::ShuttingDown)??;

@@ -19,7 +19,7 @@ use super::{Control, Delivery, Live, SessionStream};
 use crate::batch::{Batch, Item};
 use crate::core::{Core, RETRY};
 use crate::items::Items;
-use crate::submission::{Accepted, OpError, Resolution, Submission};
+use crate::submission::{Accepted, OpError, Reply, Resolution, Submission};
 
 /// Resolutions that are remembered, so that a late answer is told what happened.
 const RESOLUTIONS: usize = 256;
@@ -92,7 +92,7 @@ pub(super) struct LiveAgent {
 pub(super) struct Settling {
     pub(super) token: Token,
     pub(super) then: FactBody,
-    pub(super) reply: oneshot::Sender<Result<Accepted, OpError>>,
+    pub(super) reply: Reply,
 }
 
 impl Actor {
@@ -179,7 +179,7 @@ impl Actor {
             self.stop_turn_for_shutdown().await;
         }
         if let Some(settling) = self.settling.take() {
-            reply(settling.reply, Err(OpError::ShuttingDown));
+            settling.reply.send(Err(OpError::ShuttingDown));
         }
         self.finish_discard().await;
         if let Some(live) = self.agent.take() {
@@ -187,14 +187,14 @@ impl Actor {
         }
         while let Some(message) = self.inbox.control.recv().await {
             if let Control::Op(submission) = message {
-                reply(submission.reply, Err(OpError::ShuttingDown));
+                submission.reply.send(Err(OpError::ShuttingDown));
             }
         }
         for submission in self.kept.drain(..) {
-            reply(submission.reply, Err(OpError::ShuttingDown));
+            submission.reply.send(Err(OpError::ShuttingDown));
         }
         while let Some(submission) = self.inbox.work.recv().await {
-            reply(submission.reply, Err(OpError::ShuttingDown));
+            submission.reply.send(Err(OpError::ShuttingDown));
         }
     }
 
@@ -243,7 +243,7 @@ impl Actor {
             }
             other => Err(OpError::Unsupported(other.name())),
         };
-        reply(sender, decision);
+        sender.send(decision);
     }
 
     async fn work(&mut self, submission: Box<Submission>) {
@@ -263,22 +263,22 @@ impl Actor {
             Op::SetConfigOption { config_id, value, .. } => self.set_option(config_id, value, sender).await,
             Op::ThreadSettings { settings, request_id, .. } => {
                 let decision = self.thread_settings(settings, request_id).await;
-                reply(sender, decision);
+                sender.send(decision);
             }
             Op::Rename { title, .. } => {
                 let decision = self.rename(title).await;
-                reply(sender, decision);
+                sender.send(decision);
             }
             Op::Archive { .. } => {
                 let decision = self.archive(true).await;
-                reply(sender, decision);
+                sender.send(decision);
             }
             Op::Unarchive { .. } => {
                 let decision = self.archive(false).await;
-                reply(sender, decision);
+                sender.send(decision);
             }
             Op::DiscardWorktree { force, .. } => self.discard_worktree(force, sender),
-            other => reply(sender, Err(OpError::Unsupported(other.name()))),
+            other => sender.send(Err(OpError::Unsupported(other.name()))),
         }
     }
 
@@ -380,7 +380,7 @@ impl Actor {
                     tracing::debug!(session = %self.row.id, %error, "cancel of a stalled session");
                 }
             }
-            reply(submission.reply, Err(OpError::StorageFailed(error.to_string())));
+            submission.reply.send_while(self.turn.is_some(), Err(OpError::StorageFailed(error.to_string())));
         }
     }
 
@@ -414,6 +414,7 @@ impl Actor {
         for subscriber in &self.subscribers {
             gone |= subscriber.send(Arc::clone(&delivery)).await.is_err();
         }
+        self.core.bus.committed(&delivery);
         if gone {
             self.subscribers.retain(|subscriber| !subscriber.is_closed());
         }
@@ -452,9 +453,4 @@ async fn next_events(agent: Option<&mut LiveAgent>) -> Option<Vec<AgentEvent>> {
         Some(live) => live.events.recv().await,
         None => std::future::pending().await,
     }
-}
-
-/// Tells a submitter; one that has gone away is no error.
-pub(crate) fn reply(sender: oneshot::Sender<Result<Accepted, OpError>>, decision: Result<Accepted, OpError>) {
-    let _ = sender.send(decision);
 }

@@ -107,7 +107,7 @@ impl Handle {
             }
         };
         if let Some(refused) = refused {
-            actor::reply(refused.reply, Err(error));
+            refused.reply.send(Err(error));
         }
     }
 

@@ -8,13 +8,12 @@ use signalbox_facts::{
     ConfigValue, FactBody, Policy, PolicyChanged, SettingsChanged, SignalBody, TitleChanged, TitleOrigin,
 };
 use signalbox_protocol::ops::SettingsPatch;
-use tokio::sync::oneshot;
 
-use super::actor::{Actor, Settling, reply};
+use super::actor::{Actor, Settling};
 use super::turns::not_stored;
 use crate::batch::Item;
 use crate::convert;
-use crate::submission::{Accepted, OpError};
+use crate::submission::{Accepted, OpError, Reply};
 
 /// The longest title that is kept.
 const MAX_TITLE_SCALARS: usize = 200;
@@ -131,11 +130,7 @@ impl Actor {
     }
 
     /// Sets the model: in the running agent first, if there is one, then in the row.
-    pub(super) async fn set_model(
-        &mut self,
-        model: String,
-        sender: oneshot::Sender<Result<Accepted, OpError>>,
-    ) {
+    pub(super) async fn set_model(&mut self, model: String, sender: Reply) {
         let then = FactBody::SettingsChanged(Box::new(SettingsChanged {
             model: Some(model.clone()),
             ..Default::default()
@@ -144,12 +139,7 @@ impl Actor {
     }
 
     /// Sets an agent option: in the running agent first, if there is one, then in the row.
-    pub(super) async fn set_option(
-        &mut self,
-        id: String,
-        value: String,
-        sender: oneshot::Sender<Result<Accepted, OpError>>,
-    ) {
+    pub(super) async fn set_option(&mut self, id: String, value: String, sender: Reply) {
         let options = BTreeMap::from([(id.clone(), serde_json::Value::from(value.clone()))]);
         let then = FactBody::SettingsChanged(Box::new(SettingsChanged { options, ..Default::default() }));
         self.settle(then, sender, |live, token| live.set_option(token, id, config_value(&value))).await;
@@ -158,7 +148,7 @@ impl Actor {
     async fn settle(
         &mut self,
         then: FactBody,
-        sender: oneshot::Sender<Result<Accepted, OpError>>,
+        sender: Reply,
         ask: impl FnOnce(
             &signalbox_agents::Agent,
             signalbox_agents::Token,
@@ -169,13 +159,13 @@ impl Actor {
             match ask(&live.agent, token) {
                 Ok(()) => self.settling = Some(Settling { token, then, reply: sender }),
                 Err(error) => {
-                    reply(sender, Err(OpError::Agent { reason: "agent_failed", message: error.to_string() }));
+                    sender.send(Err(OpError::Agent { reason: "agent_failed", message: error.to_string() }));
                 }
             }
             return;
         }
         let decision = self.store_setting(then).await;
-        reply(sender, decision);
+        sender.send(decision);
     }
 
     async fn store_setting(&mut self, then: FactBody) -> Result<Accepted, OpError> {
@@ -198,7 +188,7 @@ impl Actor {
                         Err(OpError::Agent { reason: "unsupported_by_agent", message: refused.to_string() })
                     }
                 };
-                reply(sender, decision);
+                sender.send(decision);
             }
             None => {
                 if let Err(refused) = result {
@@ -212,7 +202,7 @@ impl Actor {
     pub(super) fn give_up_settling(&mut self) {
         if let Some(settling) = self.settling.take() {
             let message = RefusedSetting::AgentGone.to_string();
-            reply(settling.reply, Err(OpError::Agent { reason: "agent_failed", message }));
+            settling.reply.send(Err(OpError::Agent { reason: "agent_failed", message }));
         }
     }
 

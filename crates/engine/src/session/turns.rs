@@ -11,26 +11,23 @@ use signalbox_facts::{
 };
 use signalbox_protocol::ops::{TurnInput, TurnMode};
 use signalbox_store::CommitError;
-use tokio::sync::oneshot;
 
-use super::actor::{Actor, LiveAgent, OpenTurn, reply};
+use super::actor::{Actor, LiveAgent, OpenTurn};
 use crate::batch::Item;
-use crate::submission::{Accepted, OpError, Origin, Submission};
+use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::{activity, convert, prompt, title};
-
-type Reply = oneshot::Sender<Result<Accepted, OpError>>;
 
 impl Actor {
     /// Decides about an input: start, steer, or decline. Replies as soon as the decision is stored.
     pub(super) async fn turn_input(&mut self, input: TurnInput, origin: Origin, sender: Reply) {
         match self.decide_input(input, origin).await {
             Ok(accepted) => {
-                reply(sender, Ok(accepted));
+                sender.send(Ok(accepted));
                 self.drive_prompt().await;
             }
             Err(error) => {
                 self.batch = None;
-                reply(sender, Err(error));
+                sender.send_while(self.turn.is_some(), Err(error));
             }
         }
     }
@@ -314,7 +311,7 @@ impl Actor {
         self.kept = kept.into();
         let count = dropped.len();
         for submission in dropped {
-            reply(submission.reply, Err(OpError::Cancelled));
+            submission.reply.send(Err(OpError::Cancelled));
         }
         count
     }

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use signalbox_facts::{FactBody, WorktreeDiscarded};
 use signalbox_workspace::{Check, Discarded, WorktreeError};
-use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::actor::{Actor, reply};
+use super::actor::Actor;
 use super::turns::not_stored;
 use crate::batch::Item;
-use crate::submission::{Accepted, OpError};
+use crate::submission::{Accepted, OpError, Reply};
 use crate::worktrees::{declined, unavailable};
 
 /// A file system that does not answer for so long is not there.
@@ -30,7 +29,7 @@ pub(super) struct Checkout {
 struct Discarding {
     force: bool,
     removing: Option<JoinHandle<Removed>>,
-    reply: oneshot::Sender<Result<Accepted, OpError>>,
+    reply: Reply,
 }
 
 /// What a checkout is on instead of its own branch.
@@ -109,11 +108,7 @@ impl Actor {
     }
 
     /// Begins to discard the checkout. The answer comes when it is gone, or when it turns out that it may not go.
-    pub(super) fn discard_worktree(
-        &mut self,
-        force: bool,
-        sender: oneshot::Sender<Result<Accepted, OpError>>,
-    ) {
+    pub(super) fn discard_worktree(&mut self, force: bool, sender: Reply) {
         let decision = match (&self.turn, &self.row.worktree) {
             (_, None) => Err(unavailable("no_worktree", "the thread has no worktree")),
             _ if self.row.worktree_discarded => Ok(Accepted::Applied),
@@ -126,7 +121,7 @@ impl Actor {
                 return;
             }
         };
-        reply(sender, decision);
+        sender.send(decision);
     }
 
     /// Removes the files of a checkout that is to be discarded, once no agent works in it.
@@ -147,7 +142,7 @@ impl Actor {
             Ok(Err(error)) => Err(declined(error)),
             Err(lost) => Err(unavailable("worktree_failed", lost.to_string())),
         };
-        reply(sender, decision);
+        sender.send(decision);
     }
 
     async fn store_discard(&mut self, discarded: Discarded) -> Result<Accepted, OpError> {
@@ -170,7 +165,7 @@ impl Actor {
             }
             None => {
                 if let Some(discarding) = self.checkout.discarding.take() {
-                    reply(discarding.reply, Err(OpError::ShuttingDown));
+                    discarding.reply.send(Err(OpError::ShuttingDown));
                 }
             }
         }
