@@ -75,7 +75,8 @@ pub struct SessionRow {
     pub rules: Vec<SessionRule>,
     /// Unix milliseconds.
     pub created_at_ms: i64,
-    /// Time of the last turn's start or end, Unix milliseconds.
+    /// Time of the last turn's start or end, Unix milliseconds; never before `created_at_ms`, because a fork's turns are
+    /// older than itself.
     pub updated_at_ms: i64,
     /// High-water mark of its facts; never derived from the rows.
     pub last_seq: Seq,
@@ -155,12 +156,12 @@ impl SessionRow {
             }
             FactBody::Activity(activity) => self.activity = activity.clone(),
             FactBody::Prompt(prompt) => {
-                self.updated_at_ms = fact.at_ms;
+                self.updated_at_ms = fact.at_ms.max(self.created_at_ms);
                 if self.preview.is_empty() {
                     self.preview = prompt.display.chars().take(PREVIEW_SCALARS).collect();
                 }
             }
-            FactBody::TurnEnded(_) => self.updated_at_ms = fact.at_ms,
+            FactBody::TurnEnded(_) => self.updated_at_ms = fact.at_ms.max(self.created_at_ms),
             FactBody::PolicyChanged(changed) => self.policy = changed.policy,
             FactBody::SettingsChanged(changed) => {
                 let changed = (**changed).clone();

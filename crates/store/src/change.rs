@@ -31,7 +31,7 @@ pub(crate) fn statement(session: SessionId, change: &Change<'_>) -> (Statement, 
         ),
         Change::Prompted { at_ms, preview } => (
             Statement::new(
-                "update sessions set updated_at_ms = ?2, preview = case when preview = '' then ?3 else preview end \
+                "update sessions set updated_at_ms = max(?2, created_at_ms), preview = case when preview = '' then ?3 else preview end \
                  where id = ?1",
             )
             .id(id)
@@ -56,7 +56,7 @@ pub(crate) fn statement(session: SessionId, change: &Change<'_>) -> (Statement, 
             Statement::new(
                 "update turns set end_seq = ?3, status = ?4, failure = ?5, ended_at_ms = ?6 \
                  where session = ?1 and id = ?2; \
-                 update sessions set updated_at_ms = ?6 where id = ?1; \
+                 update sessions set updated_at_ms = max(?6, created_at_ms) where id = ?1; \
                  delete from pending_inputs where session = ?1 and turn = ?2",
             )
             .id(id)
@@ -187,7 +187,7 @@ fn create(id: uuid::Uuid, at_ms: i64, created: &signalbox_facts::SessionCreated)
 }
 
 /// The one word that a plain enum is in JSON.
-fn word(value: &impl Serialize) -> String {
+pub(crate) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),

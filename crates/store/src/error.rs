@@ -105,6 +105,46 @@ impl StoreError {
     }
 }
 
+/// A session was not forked; nothing was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// There is no such session.
+    #[error("there is no session {session} to fork")]
+    UnknownSource {
+        /// The session.
+        session: SessionId,
+    },
+    /// The new session exists already.
+    #[error("session {session} exists already")]
+    Exists {
+        /// The session.
+        session: SessionId,
+    },
+    /// The source has no such fact.
+    #[error("session {session} ends at seq {last} and cannot be forked at {through}")]
+    NoSuchSeq {
+        /// The session.
+        session: SessionId,
+        /// Where it was to be cut.
+        through: Seq,
+        /// Its last fact.
+        last: Seq,
+    },
+    /// The cut would go through a turn; one that is open is never copied.
+    #[error("session {session} cannot be forked at seq {through}, inside turn {turn}")]
+    InsideTurn {
+        /// The session.
+        session: SessionId,
+        /// Where it was to be cut.
+        through: Seq,
+        /// The turn.
+        turn: TurnId,
+    },
+    /// The database could not do it, or the store is closed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// A commit did not happen, or is not known to have reached the disk.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {

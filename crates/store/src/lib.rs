@@ -13,7 +13,7 @@ mod writer;
 
 pub use commit::Commit;
 pub use connect::StoreOptions;
-pub use error::{CommitError, StorageKind, StoreError};
+pub use error::{CommitError, ForkError, StorageKind, StoreError};
 #[cfg(feature = "fail-points")]
 pub use fail::{FailPoint, FailPoints, Held};
 pub use reader::{
@@ -21,4 +21,4 @@ pub use reader::{
     TranscriptError, TranscriptFacts, TurnQuery,
 };
 pub use store::Store;
-pub use writer::{Compacted, Writer};
+pub use writer::{Compacted, Fork, Writer};

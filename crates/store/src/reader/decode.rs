@@ -74,11 +74,11 @@ pub(super) fn turn(row: &SqliteRow) -> Result<TurnRow, Reason> {
 }
 
 /// Columns of a fact, in the order in which [`fact`] reads them.
-pub(super) const FACT: &str = "seq, through_seq, turn, item_seq, at_ms, body";
+pub(crate) const FACT: &str = "seq, through_seq, turn, item_seq, at_ms, body";
 
 /// The fact of a row of [`FACT`]. One that does not decode is shown as a warning in its place; an item it may have
 /// belonged to goes on without it.
-pub(super) fn fact(session: SessionId, row: &SqliteRow) -> Result<Fact, sqlx::Error> {
+pub(crate) fn fact(session: SessionId, row: &SqliteRow) -> Result<Fact, sqlx::Error> {
     let seq = row.try_get::<i64, _>(0)?.unsigned_abs();
     let turn: Option<&[u8]> = row.try_get(2)?;
     let item_seq: Option<i64> = row.try_get(3)?;

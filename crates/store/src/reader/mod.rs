@@ -1,6 +1,6 @@
 //! Reads: a few read-only connections, opened when needed. They never wait for the writer, nor it for them.
 
-mod decode;
+pub(crate) mod decode;
 mod facts;
 mod list;
 mod session;

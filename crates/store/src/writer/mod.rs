@@ -3,6 +3,7 @@
 mod batch;
 mod checkpoint;
 mod flush;
+mod fork;
 mod maintenance;
 mod pipeline;
 
@@ -11,17 +12,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use signalbox_facts::{Committed, SessionId, TurnId};
+use signalbox_facts::{Committed, SessionId, SessionRow, TurnId};
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use fork::Fork;
 pub use maintenance::Compacted;
 
 use crate::commit::Prepared;
 use crate::connect::{Place, StoreOptions};
-use crate::{Commit, CommitError, Reader, StoreError};
+use crate::{Commit, CommitError, ForkError, Reader, StoreError};
 use maintenance::Chore;
 use pipeline::{CommitJob, Job, Pipeline};
 
@@ -148,6 +150,22 @@ impl Writer {
             tracing::debug!(%session, "removal of facts waits for the next start");
         }
         Ok(())
+    }
+
+    /// Makes a session that begins with another one's history, and answers its row once the disk has it. Seqs, items and
+    /// turn ids stay; settings are those of [`Fork::created`]; pending inputs, receipts, queue, rules, checkout and the
+    /// agent's conversation stay with the source. The fork is idle, and its facts are to be shown by nobody: whoever
+    /// wants it loads it.
+    ///
+    /// # Errors
+    /// See [`ForkError`].
+    pub async fn fork(&self, fork: Fork) -> Result<SessionRow, ForkError> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::Fork { fork: fork.into(), reply };
+        self.shared.queue.send(job).await.map_err(|_| StoreError::Closed)?;
+        let row = answer.await.map_err(|_| StoreError::Closed)??;
+        self.flush().await.map_err(|error| fork::failed(error.into()))?;
+        Ok(row)
     }
 
     /// Joins the chunks of an ended turn as [`signalbox_facts::compact`] does, in slices between commits, and answers

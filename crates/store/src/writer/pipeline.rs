@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use signalbox_facts::{Committed, SessionId};
+use signalbox_facts::{Committed, SessionId, SessionRow};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -17,7 +17,8 @@ use crate::sql::{Statement, Texts};
 use crate::writer::batch::{self, Lost};
 use crate::writer::checkpoint::Checkpoints;
 use crate::writer::flush::Waiting;
-use crate::{CommitError, StoreError};
+use crate::writer::fork::{self, Fork};
+use crate::{CommitError, ForkError, StoreError};
 
 /// Most commits, rows and bytes of one transaction.
 const BATCH_COMMITS: usize = 256;
@@ -34,6 +35,8 @@ pub(super) enum Job {
     Flush(oneshot::Sender<io::Result<()>>),
     /// Remove a session's rows and note that its facts are to be removed.
     Delete { session: SessionId, reply: oneshot::Sender<Result<(), StoreError>> },
+    /// Copy a session's history into a new one.
+    Fork { fork: Box<Fork>, reply: oneshot::Sender<Result<SessionRow, ForkError>> },
 }
 
 /// A commit on its way.
@@ -154,6 +157,11 @@ impl Pipeline {
                 Job::Delete { session, reply } => {
                     self.commit(std::mem::take(&mut group)).await;
                     self.delete(session, reply).await;
+                }
+                Job::Fork { fork, reply } => {
+                    self.commit(std::mem::take(&mut group)).await;
+                    let row = self.fork(&fork).await.unwrap_or_else(|error| Err(fork::failed(error)));
+                    reply.send(row).ok();
                 }
             }
             (rows, bytes) = (0, 0);
@@ -281,6 +289,20 @@ impl Pipeline {
             Err(error) => Err(StoreError::database("deleting a session")(error)),
         };
         reply.send(result).ok();
+    }
+
+    async fn fork(&mut self, fork: &Fork) -> Result<Result<SessionRow, ForkError>, sqlx::Error> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            None => self.connection.insert(self.place.connect(Role::Write, &self.options).await?),
+        };
+        let row = fork::fork(connection, fork).await;
+        if row.is_err() {
+            self.connection = None;
+        }
+        // A page holds a handful of facts.
+        self.wrote(fork.through_seq * 512).await;
+        row
     }
 
     async fn slice(&mut self, slice: Slice) {
