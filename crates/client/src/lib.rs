@@ -1,4 +1,5 @@
-//! A typed Rust client of the app-server API, over any two streams of lines or queues of frames.
+//! A typed Rust client of the app-server API, over any two streams of lines or queues of frames; and, in `ops`, what a client of the
+//! Op/Event contract knows.
 //!
 //! ```no_run
 //! use signalbox_client::{Client, Event};
@@ -32,6 +33,7 @@ mod event;
 mod frames;
 mod incoming;
 mod lines;
+pub mod ops;
 mod pending;
 
 pub use client::{CallOptions, Client};
