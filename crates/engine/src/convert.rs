@@ -138,6 +138,18 @@ pub fn context_in(
     entries.into_iter().map(|(source, entry)| (source, context(entry))).collect()
 }
 
+/// Additional context of a turn, to the wire.
+#[must_use]
+pub fn context_out(
+    entries: BTreeMap<String, facts::AdditionalContext>,
+) -> BTreeMap<String, ops::ContextEntry> {
+    let entry = |context: facts::AdditionalContext| ops::ContextEntry {
+        value: context.value,
+        kind: if context.untrusted { ops::ContextKind::Untrusted } else { ops::ContextKind::Application },
+    };
+    entries.into_iter().map(|(source, context)| (source, entry(context))).collect()
+}
+
 /// Activity, to the wire.
 #[must_use]
 pub fn activity_out(activity: &facts::Activity) -> ops::Activity {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signalbox_facts::{
     Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, PermissionResolved,
-    Policy, Provider, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow, SessionSource,
-    TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
+    Policy, Provider, QueueChanged, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow,
+    SessionSource, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
 };
 use signalbox_protocol::ops::{NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Store, StoreError};
@@ -22,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::convert;
 use crate::core::{Core, EngineConfig};
 use crate::items::open_calls;
-use crate::session::{Handle, SessionStream, existing_directory, is_choice};
+use crate::session::{Handle, SessionStream, existing_directory, is_choice, is_control};
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::worktrees::{Place, Worktrees};
 
@@ -60,6 +60,7 @@ impl Engine {
         let engine = Self { core };
         engine.end_what_a_stop_left_open().await?;
         engine.prune_blobs();
+        engine.go_on_with_queues().await?;
         Ok(engine)
     }
 
@@ -160,15 +161,7 @@ impl Engine {
             Ok(handle) => handle,
             Err(error) => return submission.reply.send(Err(error)),
         };
-        let control = matches!(
-            submission.op,
-            Op::Cancel { .. }
-                | Op::AnswerPermission { .. }
-                | Op::AnswerElicitation { .. }
-                | Op::SetExecutionPolicy { .. }
-                | Op::SetPermissionMode { .. }
-                | Op::SetSandbox { .. }
-        );
+        let control = is_control(&submission.op);
         handle.submit(Box::new(submission), control);
     }
 
@@ -334,6 +327,16 @@ impl Engine {
         Ok(())
     }
 
+    /// A queue that a stop found between two turns goes on: its session is loaded, and does the rest itself.
+    async fn go_on_with_queues(&self) -> Result<(), StoreError> {
+        for session in self.core.store.reader.queued_sessions().await? {
+            if let Err(error) = self.load(session).await {
+                tracing::error!(%session, %error, "a session with waiting prompts could not be loaded");
+            }
+        }
+        Ok(())
+    }
+
     async fn end_open_turn(&self, row: Box<SessionRow>) -> Result<(), StoreError> {
         let Some(turn) = row.activity.turn() else { return Ok(()) };
         let facts = self.core.store.reader.facts_of_turn(row.id, turn).await?;
@@ -360,6 +363,10 @@ impl Engine {
             call.status = ToolStatus::Failed;
             call.outcome = Some(ToolOutcome::Interrupted);
             batch.push(Some(turn), Item::Of(item), FactBody::ToolCall(Box::new(call)));
+        }
+        if let Some(queue) = row.queue.clone().filter(|queue| !queue.entries.is_empty()) {
+            let paused = QueueChanged { paused: true, ..queue };
+            batch.push(None, Item::None, FactBody::QueueChanged(paused));
         }
         revision += 1;
         let state = ActivityState::Failed {

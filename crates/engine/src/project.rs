@@ -122,11 +122,15 @@ fn fact_event(fact: &Fact) -> Option<Event> {
             session,
             before_turn: reverted.before_turn.to_string(),
             through_seq: fact.seq,
+            request_id: reverted.request_id.clone(),
         },
         FactBody::Archived { archived } => Event::SessionArchived { session, archived: *archived },
-        FactBody::QueueChanged(queue) => {
-            Event::QueueChanged { session, queue: convert::queue_out(queue), paused: queue.paused }
-        }
+        FactBody::QueueChanged(queue) => Event::QueueChanged {
+            session,
+            queue: convert::queue_out(queue),
+            paused: queue.paused,
+            request_id: queue.request_id.clone(),
+        },
         FactBody::WorktreeDiscarded(discarded) => Event::WorktreeDiscarded {
             session,
             worktree_path: discarded.path.display().to_string(),

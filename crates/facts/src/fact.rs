@@ -472,16 +472,30 @@ pub struct Reverted {
     pub before_turn: TurnId,
     /// Seq of that turn's first fact: facts from here to this one are covered.
     pub from_seq: Seq,
+    /// `request_id` of the Op.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 /// The queue of follow-up prompts.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueChanged {
     /// In order of running.
     pub entries: Vec<QueuedPrompt>,
     /// Whether it waits for the next accepted prompt, after an interrupted or failed turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// `request_id` of the Op.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+impl QueueChanged {
+    /// Whether nothing waits and nothing is held up: the state of a session that was never queued for.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.entries.is_empty() && !self.paused
+    }
 }
 
 /// A follow-up prompt that waits.
@@ -503,6 +517,15 @@ pub struct QueuedPrompt {
     /// Additional context by source.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_context: BTreeMap<String, AdditionalContext>,
+    /// Settings that hold from its turn on, as the Op gave them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub settings: Map<String, Value>,
+    /// The turn that caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_turn: Option<TurnId>,
+    /// The turn that the chain of causes began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_turn: Option<TurnId>,
 }
 
 /// A discarded checkout.

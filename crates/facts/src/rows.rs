@@ -173,7 +173,10 @@ impl SessionRow {
             }
             FactBody::AgentSession { id } => self.agent_session = Some(id.clone()),
             FactBody::Usage(usage) => self.usage = Some(*usage),
-            FactBody::QueueChanged(queue) => self.queue = Some(queue.clone()),
+            FactBody::QueueChanged(queue) => {
+                let queue = QueueChanged { request_id: None, ..queue.clone() };
+                self.queue = Some(queue).filter(|queue| !queue.is_plain());
+            }
             FactBody::PermissionResolved(resolved) => {
                 if let Some(rule) = &resolved.kept_rule
                     && !self.rules.contains(rule)

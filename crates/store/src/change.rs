@@ -93,7 +93,9 @@ pub(crate) fn statement(session: SessionId, change: &Change<'_>) -> (Statement, 
             (Statement::new("update sessions set usage = ?2 where id = ?1").id(id).json(usage), true)
         }
         Change::Queue(queue) => (
-            Statement::new("update session_details set queue = ?2 where session = ?1").id(id).json(queue),
+            Statement::new("update session_details set queue = ?2 where session = ?1")
+                .id(id)
+                .bind((!queue.is_plain()).then(|| serde_json::to_string(queue).ok()).flatten()),
             true,
         ),
         Change::Archived(archived) => (

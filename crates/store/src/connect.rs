@@ -9,7 +9,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row};
 use crate::StoreError;
 
 /// The schema, oldest step first. A step is never edited after a release; its place is its version.
-const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/0001_initial.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../../migrations/0001_initial.sql"),
+    include_str!("../../../migrations/0002_waiting_queues.sql"),
+];
 
 /// Marks the file as ours (`SgBx` in ASCII), so that no other program's database is touched.
 const APPLICATION_ID: i64 = 0x5367_4278;

@@ -30,7 +30,7 @@ pub(crate) enum Change<'a> {
     /// Token usage.
     Usage(&'a Usage),
     /// Queue of follow-ups.
-    Queue(&'a signalbox_facts::QueueChanged),
+    Queue(signalbox_facts::QueueChanged),
     /// In or out of the archive.
     Archived(bool),
     /// The checkout is gone.
@@ -98,7 +98,9 @@ pub(crate) fn changes<'a>(facts: impl Iterator<Item = &'a Fact> + Clone) -> Vec<
             })),
             FactBody::Reverted(reverted) => out.push(Change::Reverted { from_seq: reverted.from_seq }),
             FactBody::Archived { archived } => out.push(Change::Archived(*archived)),
-            FactBody::QueueChanged(queue) => out.push(Change::Queue(queue)),
+            FactBody::QueueChanged(queue) => {
+                out.push(Change::Queue(signalbox_facts::QueueChanged { request_id: None, ..queue.clone() }));
+            }
             FactBody::WorktreeDiscarded(_) => out.push(Change::WorktreeDiscarded),
             FactBody::AgentText(_)
             | FactBody::AgentThought(_)

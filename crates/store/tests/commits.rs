@@ -98,7 +98,7 @@ async fn derived_rows_follow_their_facts() {
         FactBody::TitleChanged(TitleChanged { title: "A title".into(), origin: TitleOrigin::Agent }),
         FactBody::AgentSession { id: "agent-1".into() },
         FactBody::Usage(Usage { input_tokens: 3, ..Usage::default() }),
-        FactBody::QueueChanged(QueueChanged { entries: Vec::new(), paused: true }),
+        FactBody::QueueChanged(QueueChanged { paused: true, ..QueueChanged::default() }),
         FactBody::Archived { archived: true },
         FactBody::WorktreeDiscarded(WorktreeDiscarded {
             path: "/x".into(),
@@ -160,7 +160,7 @@ async fn a_revert_hides_turns_and_deletes_nothing() {
     store.writer.commit(session.prompt("second")).await.unwrap();
     let second = session.turn.unwrap();
     store.writer.commit(session.ended()).await.unwrap();
-    let reverted = Reverted { before_turn: second, from_seq: 6 };
+    let reverted = Reverted { before_turn: second, from_seq: 6, request_id: None };
     store.writer.commit(session.commit([FactBody::Reverted(reverted)])).await.unwrap();
 
     let turns = store.reader.turns(session.id, signalbox_store::TurnQuery::default()).await.unwrap();

@@ -48,7 +48,8 @@ fn bodies() -> impl Strategy<Value = FactBody> {
         word.prop_map(|text| chunk("m", &text)),
         word.prop_map(|title| FactBody::TitleChanged(TitleChanged { title, origin: TitleOrigin::Manual })),
         any::<bool>().prop_map(|archived| FactBody::Archived { archived }),
-        any::<bool>().prop_map(|paused| FactBody::QueueChanged(QueueChanged { entries: Vec::new(), paused })),
+        any::<bool>()
+            .prop_map(|paused| FactBody::QueueChanged(QueueChanged { paused, ..QueueChanged::default() })),
         any::<u32>().prop_map(|n| FactBody::Usage(Usage { input_tokens: n.into(), ..Usage::default() })),
         word.prop_map(|id| FactBody::AgentSession { id }),
         prop::option::of(rule).prop_map(resolved),
@@ -64,7 +65,7 @@ fn bodies() -> impl Strategy<Value = FactBody> {
         prop_oneof![Just("a"), Just("b")]
             .prop_map(|word| FactBody::RuleRemoved { rule: SessionRule::Command { command: word.into() } }),
         Just(FactBody::RuleRemoved { rule: SessionRule::Edits { root: "/r".into() } }),
-        Just(FactBody::Reverted(Reverted { before_turn: TurnId::generate(), from_seq: 9 })),
+        Just(FactBody::Reverted(Reverted { before_turn: TurnId::generate(), from_seq: 9, request_id: None })),
         settings.prop_map(|(model, effort, cwd, roots, options)| FactBody::SettingsChanged(
             SettingsChanged {
                 model,

@@ -46,9 +46,13 @@ pub(crate) struct Actor {
     /// Environment offered by the connection that last used the session. Never stored, never logged.
     pub(super) env: Option<Arc<BTreeMap<String, String>>>,
     pub(super) next_token: u64,
+    /// Names of the commands that the agent offers.
+    pub(super) commands: Vec<String>,
     pub(super) inbox: Inbox,
     pub(super) diffs: Diffs,
     pub(super) checkout: Checkout,
+    /// The session's rows are gone; so is the actor, soon.
+    pub(super) deleted: bool,
     subscribers: Vec<mpsc::Sender<Delivery>>,
 }
 
@@ -70,6 +74,8 @@ pub(super) struct OpenTurn {
     pub(super) prompting: bool,
     /// Somebody interrupted it.
     pub(super) cancelled: bool,
+    /// It compacts the agent's context and takes no input.
+    pub(super) compacting: bool,
     /// The agent was told to stop so that it can be steered.
     pub(super) stopping: bool,
     /// Compiled steering input that the agent has not got yet.
@@ -117,9 +123,11 @@ impl Actor {
             kept: VecDeque::new(),
             env: None,
             next_token: 0,
+            commands: Vec::new(),
             inbox,
             diffs: Diffs::default(),
             checkout: Checkout::default(),
+            deleted: false,
             subscribers: vec![subscriber],
         }
     }
@@ -130,9 +138,13 @@ impl Actor {
         }
         let shutdown = self.core.shutdown.clone();
         let mut idle_since = Instant::now();
-        loop {
+        while !self.deleted {
             self.drive_discard();
             let free = self.settling.is_none() && self.checkout.is_free();
+            if free && self.queue_is_due() {
+                self.run_queue().await;
+                continue;
+            }
             if free && let Some(submission) = self.kept.pop_front() {
                 self.work(submission).await;
                 continue;
@@ -173,13 +185,15 @@ impl Actor {
 
     /// The server stops: the open turn ends, everybody who waits is told.
     async fn end(mut self) {
+        let gone = || OpError::SessionNotFound(self.row.id.to_string());
+        let left = if self.deleted { gone() } else { OpError::ShuttingDown };
         self.inbox.control.close();
         self.inbox.work.close();
         if self.turn.is_some() {
             self.stop_turn_for_shutdown().await;
         }
         if let Some(settling) = self.settling.take() {
-            settling.reply.send(Err(OpError::ShuttingDown));
+            settling.reply.send(Err(left.clone()));
         }
         self.finish_discard().await;
         if let Some(live) = self.agent.take() {
@@ -187,98 +201,14 @@ impl Actor {
         }
         while let Some(message) = self.inbox.control.recv().await {
             if let Control::Op(submission) = message {
-                submission.reply.send(Err(OpError::ShuttingDown));
+                submission.reply.send(Err(left.clone()));
             }
         }
         for submission in self.kept.drain(..) {
-            submission.reply.send(Err(OpError::ShuttingDown));
+            submission.reply.send(Err(left.clone()));
         }
         while let Some(submission) = self.inbox.work.recv().await {
-            submission.reply.send(Err(OpError::ShuttingDown));
-        }
-    }
-
-    async fn control(&mut self, submission: Box<Submission>) {
-        let Submission { op, origin, interrupt, reply: sender, .. } = *submission;
-        if origin.env.is_some() {
-            self.env.clone_from(&origin.env);
-        }
-        let decision = match op {
-            Op::Cancel { turn, .. } => {
-                let decision = self.cancel(turn).await;
-                match decision {
-                    // What was interrupted had not even begun; that is no less than was asked.
-                    Ok(Accepted::Interrupting { turn: None }) if self.drop_waiting_prompts() > 0 => {
-                        Ok(Accepted::Applied)
-                    }
-                    Ok(accepted) => {
-                        self.drop_waiting_prompts();
-                        Ok(accepted)
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            Op::AnswerPermission { request_id, option_id, for_session, message, .. } => {
-                let by = origin.resolved_by();
-                self.answer_permission(&request_id, option_id, for_session, message, interrupt, by).await
-            }
-            Op::AnswerElicitation { request_id, answer, .. } => {
-                self.answer_elicitation(&request_id, answer, interrupt, origin.resolved_by()).await
-            }
-            Op::SetExecutionPolicy { mode, sandbox, request_id, .. } => {
-                let policy = signalbox_protocol::ops::Policy { mode, sandbox };
-                self.set_policy(crate::convert::policy_in(policy), request_id).await
-            }
-            Op::SetPermissionMode { mode, .. } => {
-                let policy =
-                    signalbox_facts::Policy { mode: crate::convert::mode_in(mode), ..self.row.policy };
-                self.set_policy(policy, None).await
-            }
-            Op::SetSandbox { sandbox, .. } => {
-                let policy = signalbox_facts::Policy {
-                    sandbox: crate::convert::sandbox_in(sandbox),
-                    ..self.row.policy
-                };
-                self.set_policy(policy, None).await
-            }
-            other => Err(OpError::Unsupported(other.name())),
-        };
-        sender.send(decision);
-    }
-
-    async fn work(&mut self, submission: Box<Submission>) {
-        let Submission { op, origin, reply: sender, .. } = *submission;
-        if origin.env.is_some() {
-            self.env.clone_from(&origin.env);
-        }
-        match op {
-            Op::Prompt { session, doc, request_id } => {
-                let mut input = signalbox_protocol::ops::TurnInput::new(session, doc);
-                input.mode = signalbox_protocol::ops::TurnMode::Start;
-                input.request_id = request_id;
-                self.turn_input(input, origin, sender).await;
-            }
-            Op::TurnInput(input) => self.turn_input(input, origin, sender).await,
-            Op::SetModel { model, .. } => self.set_model(model, sender).await,
-            Op::SetConfigOption { config_id, value, .. } => self.set_option(config_id, value, sender).await,
-            Op::ThreadSettings { settings, request_id, .. } => {
-                let decision = self.thread_settings(settings, request_id).await;
-                sender.send(decision);
-            }
-            Op::Rename { title, .. } => {
-                let decision = self.rename(title).await;
-                sender.send(decision);
-            }
-            Op::Archive { .. } => {
-                let decision = self.archive(true).await;
-                sender.send(decision);
-            }
-            Op::Unarchive { .. } => {
-                let decision = self.archive(false).await;
-                sender.send(decision);
-            }
-            Op::DiscardWorktree { force, .. } => self.discard_worktree(force, sender),
-            other => sender.send(Err(OpError::Unsupported(other.name()))),
+            submission.reply.send(Err(left.clone()));
         }
     }
 
@@ -421,6 +351,11 @@ impl Actor {
     }
 
     // ---- small things the other files share ----
+
+    /// Tells the decision about an Op; on events it shows whether a turn is open.
+    pub(super) fn decided(&self, reply: Reply, decision: Result<Accepted, OpError>) {
+        reply.send_while(self.turn.is_some(), decision);
+    }
 
     pub(super) fn token(&mut self) -> Token {
         self.next_token += 1;

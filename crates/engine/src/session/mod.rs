@@ -3,6 +3,9 @@
 mod actor;
 mod approvals;
 mod diffs;
+mod history;
+mod ops;
+mod queue;
 mod settings;
 mod turns;
 mod updates;
@@ -17,6 +20,7 @@ use crate::core::Core;
 use crate::submission::{OpError, Submission};
 
 use actor::Actor;
+pub(crate) use ops::is_control;
 pub(crate) use settings::{existing_directory, is_choice};
 
 /// Submissions that may wait in each of a session's two queues.

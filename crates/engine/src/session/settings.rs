@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use signalbox_agents::RefusedSetting;
 use signalbox_facts::{
-    ConfigValue, FactBody, Policy, PolicyChanged, SettingsChanged, SignalBody, TitleChanged, TitleOrigin,
+    ConfigOption, ConfigValue, FactBody, Policy, PolicyChanged, SettingsChanged, SignalBody, TitleChanged,
+    TitleOrigin,
 };
-use signalbox_protocol::ops::SettingsPatch;
+use signalbox_protocol::ops::{self, SettingsPatch};
 
 use super::actor::{Actor, Settling};
 use super::turns::not_stored;
@@ -35,8 +36,10 @@ impl Actor {
         patch: SettingsPatch,
         request_id: Option<String>,
     ) -> Result<(), OpError> {
+        // Whoever waits for a word of his own gets one, even if nothing changes.
+        let answered = request_id.is_some();
         let policy = patch.policy.map(|patch| convert::policy_patch_in(patch, self.row.policy));
-        if let Some(policy) = policy.filter(|policy| *policy != self.row.policy) {
+        if let Some(policy) = policy.filter(|policy| answered || *policy != self.row.policy) {
             let changed = PolicyChanged { policy, request_id: request_id.clone() };
             self.batch().push(None, Item::None, FactBody::PolicyChanged(changed));
         }
@@ -57,9 +60,9 @@ impl Actor {
             cwd: cwd.filter(|cwd| *cwd != self.row.cwd),
             roots: roots.filter(|roots: &Vec<PathBuf>| *roots != self.row.roots),
             options,
-            request_id: request_id.clone(),
+            request_id,
         };
-        if changed != (SettingsChanged { request_id, ..SettingsChanged::default() }) {
+        if answered || changed != SettingsChanged::default() {
             if changed.cwd.is_some()
                 && let Some(live) = &self.agent
             {
@@ -164,14 +167,41 @@ impl Actor {
             }
             return;
         }
-        let decision = self.store_setting(then).await;
-        sender.send(decision);
+        let decision = self.store_choice(then).await;
+        self.decided(sender, decision);
     }
 
     async fn store_setting(&mut self, then: FactBody) -> Result<Accepted, OpError> {
         self.batch().push(None, Item::None, then);
         self.try_commit().await.map_err(|error| not_stored(&error))?;
         Ok(Accepted::Applied)
+    }
+
+    /// Stores a model or an option, and tells what now holds as the agent would: whoever set it waits for that.
+    async fn store_choice(&mut self, then: FactBody) -> Result<Accepted, OpError> {
+        let FactBody::SettingsChanged(changed) = &then else { return self.store_setting(then).await };
+        let (model, options) = (changed.model.clone(), changed.options.clone());
+        self.store_setting(then).await?;
+        if let Some(current) = model {
+            let available = self.live.models.take().map(|(available, _)| available).unwrap_or_default();
+            self.signal(SignalBody::Models { available, current });
+        }
+        if !options.is_empty() {
+            let known = self.live.config_options.take().unwrap_or_default();
+            self.signal(SignalBody::ConfigOptions(chosen(known, &options)));
+        }
+        self.commit().await;
+        Ok(Accepted::Applied)
+    }
+
+    /// Takes back a rule that an answer has left.
+    pub(super) async fn remove_rule(&mut self, rule: ops::SessionRule) -> Result<Accepted, OpError> {
+        let rule = convert::rule_in(rule);
+        if !self.row.rules.contains(&rule) {
+            let message = "the thread has no such rule; its snapshot lists those it has".to_owned();
+            return Err(OpError::InvalidParams { path: "rule", message });
+        }
+        self.store_setting(FactBody::RuleRemoved { rule }).await
     }
 
     /// The agent has taken or refused a setting.
@@ -183,7 +213,7 @@ impl Actor {
         match self.settling.take_if(|settling| settling.token == token) {
             Some(Settling { then, reply: sender, .. }) => {
                 let decision = match result {
-                    Ok(()) => self.store_setting(then).await,
+                    Ok(()) => self.store_choice(then).await,
                     Err(refused) => {
                         Err(OpError::Agent { reason: "unsupported_by_agent", message: refused.to_string() })
                     }
@@ -237,6 +267,27 @@ impl Actor {
 /// `default` stands for "leave the agent's choice".
 pub(crate) fn is_choice(model: &str) -> bool {
     model != "default" && !model.is_empty()
+}
+
+/// The options as they are after a choice. One that the agent has not told of yet is shown with what is known of it.
+fn chosen(
+    mut options: Vec<ConfigOption>,
+    choices: &BTreeMap<String, serde_json::Value>,
+) -> Vec<ConfigOption> {
+    for (id, value) in choices {
+        let current = config_value(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        match options.iter_mut().find(|option| option.id == *id) {
+            Some(option) => option.current = current,
+            None => options.push(ConfigOption {
+                id: id.clone(),
+                name: id.clone(),
+                category: None,
+                current,
+                choices: Vec::new(),
+            }),
+        }
+    }
+    options
 }
 
 fn config_value(value: &str) -> ConfigValue {

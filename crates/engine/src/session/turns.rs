@@ -17,6 +17,18 @@ use crate::batch::Item;
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::{activity, convert, prompt, title};
 
+/// The command by which agents are told to compact their context.
+const COMPACT: &str = "compact";
+
+/// A turn that is about to start.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) turn: TurnId,
+    pub(super) input: TurnInput,
+    pub(super) blocks: Vec<DocBlock>,
+    pub(super) origin: Origin,
+}
+
 impl Actor {
     /// Decides about an input: start, steer, or decline. Replies as soon as the decision is stored.
     pub(super) async fn turn_input(&mut self, input: TurnInput, origin: Origin, sender: Reply) {
@@ -41,8 +53,7 @@ impl Actor {
         }
         let blocks = convert::doc_in(input.doc.clone());
         if is_blank(&blocks) {
-            let message = "the input is empty; send at least one text, file, image or resource".to_owned();
-            return Err(OpError::InvalidParams { path: "input", message });
+            return Err(empty_input());
         }
         if let Some(id) = &input.client_message_id
             && let Some(turn) = self.accepted_before(id, &blocks).await?
@@ -51,16 +62,23 @@ impl Actor {
         }
         match (&self.turn, input.mode) {
             (Some(turn), TurnMode::Start) => Err(OpError::TurnActive(turn.id)),
-            (_, TurnMode::Queue) => Err(OpError::Unsupported("queueing a prompt")),
+            (Some(_), TurnMode::Queue) => self.enqueue(input, blocks).await,
             (Some(_), _) => self.steer(input, blocks).await,
             (None, TurnMode::Steer) => Err(OpError::NoActiveTurn { verb: "steer" }),
             (None, _) if input.expected_turn.is_some() => Err(OpError::NoActiveTurn { verb: "steer" }),
-            (None, _) => self.start_turn(input, blocks, origin).await,
+            (None, _) => self.start_turn(Start { turn: TurnId::generate(), input, blocks, origin }).await,
         }
     }
 
     /// The turn that a client's message went into, if it was accepted before. The same id with another text is an error.
-    async fn accepted_before(&self, id: &str, blocks: &[DocBlock]) -> Result<Option<TurnId>, OpError> {
+    pub(super) async fn accepted_before(
+        &self,
+        id: &str,
+        blocks: &[DocBlock],
+    ) -> Result<Option<TurnId>, OpError> {
+        if let Some(queued) = self.queued_before(id, blocks)? {
+            return Ok(Some(queued));
+        }
         let receipt = self.core.store.reader.receipt(self.row.id, id).await;
         let Some(receipt) = receipt.map_err(|error| OpError::StorageFailed(error.to_string()))? else {
             return Ok(None);
@@ -73,25 +91,20 @@ impl Actor {
         if same {
             return Ok(receipt.turn);
         }
-        let message = format!("clientUserMessageId {id:?} was used for another input; use a new id");
-        Err(OpError::InvalidParams { path: "clientUserMessageId", message })
+        Err(used_before(id))
     }
 
-    async fn start_turn(
-        &mut self,
-        input: TurnInput,
-        blocks: Vec<DocBlock>,
-        origin: Origin,
-    ) -> Result<Accepted, OpError> {
+    pub(super) async fn start_turn(&mut self, start: Start) -> Result<Accepted, OpError> {
+        let Start { turn, input, blocks, origin } = start;
         let strayed = self.look_at_checkout().await?;
         self.apply_settings(input.settings.clone(), None)?;
-        let turn = TurnId::generate();
         let Some(running) = activity::open_turn(&self.row.activity, turn, input.request_id.clone()) else {
             // Only if the row says that a turn is open while none is; the next start of the server mends it.
             return Err(OpError::TurnActive(self.row.activity.turn().unwrap_or(turn)));
         };
         let text = canonical_text(&blocks);
         let context = self.turn_context(&input);
+        self.queue_goes_on(turn);
         self.batch().push(Some(turn), Item::None, FactBody::Activity(running));
         if self.row.title_origin == TitleOrigin::Default
             && let Some(title) = title::from_prompt(&text)
@@ -117,6 +130,7 @@ impl Actor {
             waiting: None,
             prompting: false,
             cancelled: false,
+            compacting: false,
             stopping: false,
             steers: Vec::new(),
             meta: prompt_meta(&context, &origin),
@@ -131,6 +145,39 @@ impl Actor {
             open.waiting = Some(compiled.blocks);
         }
         Ok(Accepted::Started { turn })
+    }
+
+    /// Has the agent compact its context: a turn of its own, which takes no input.
+    pub(super) async fn compact(&mut self, request_id: Option<String>, origin: Origin, sender: Reply) {
+        let decision = self.start_compaction(request_id, origin).await;
+        if decision.is_err() {
+            self.batch = None;
+        }
+        self.decided(sender, decision);
+        self.drive_prompt().await;
+    }
+
+    async fn start_compaction(
+        &mut self,
+        request_id: Option<String>,
+        origin: Origin,
+    ) -> Result<Accepted, OpError> {
+        if let Some(open) = &self.turn {
+            return Err(OpError::TurnActive(open.id));
+        }
+        if !self.commands.iter().any(|command| command == COMPACT) {
+            let message =
+                "the agent offers no compact command; it says what it offers once it runs".to_owned();
+            return Err(OpError::Agent { reason: "unsupported_by_agent", message });
+        }
+        let blocks = vec![DocBlock::text(format!("/{COMPACT}"))];
+        let input = TurnInput { request_id, ..TurnInput::new(self.row.id.to_string(), Vec::new()) };
+        let start = Start { turn: TurnId::generate(), input, blocks, origin };
+        let accepted = self.start_turn(start).await?;
+        if let Some(open) = &mut self.turn {
+            open.compacting = true;
+        }
+        Ok(accepted)
     }
 
     fn turn_context(&self, input: &TurnInput) -> TurnContext {
@@ -166,6 +213,10 @@ impl Actor {
         }
         if open.cancelled {
             return Err(OpError::NoActiveTurn { verb: "steer" });
+        }
+        if open.compacting {
+            let what = "the agent compacts its context; it takes input again after that";
+            return Err(OpError::NotSteerable { what, kind: "compact" });
         }
         self.store_steer(turn, blocks, input.request_id, input.client_message_id)
             .await
@@ -430,6 +481,9 @@ impl Actor {
             self.batch().push(Some(turn), Item::None, FactBody::Warning(warning));
         }
         self.final_diff().await;
+        if status != TurnStatus::Completed {
+            self.queue_pauses();
+        }
         let now = self.activity();
         let ended = match (&failure, status) {
             (Some(failure), TurnStatus::Failed) => {
@@ -462,7 +516,17 @@ impl Actor {
     }
 }
 
-fn is_blank(blocks: &[DocBlock]) -> bool {
+pub(super) fn used_before(id: &str) -> OpError {
+    let message = format!("clientUserMessageId {id:?} was used for another input; use a new id");
+    OpError::InvalidParams { path: "clientUserMessageId", message }
+}
+
+pub(super) fn empty_input() -> OpError {
+    let message = "the input is empty; send at least one text, file, image or resource".to_owned();
+    OpError::InvalidParams { path: "input", message }
+}
+
+pub(super) fn is_blank(blocks: &[DocBlock]) -> bool {
     blocks.iter().all(|block| match block {
         DocBlock::Text { text, .. } => text.trim().is_empty(),
         DocBlock::Context { .. } => true,

@@ -60,6 +60,7 @@ impl Actor {
 
     fn agent_is_gone(&mut self) {
         self.agent = None;
+        self.commands = Vec::new();
         self.give_up_settling();
     }
 
@@ -147,7 +148,10 @@ impl Actor {
                 self.batch().push(turn, Item::None, FactBody::Warning(warning));
             }
             // The echo of what was sent, and what clients have no use for yet.
-            Update::UserMessage(_) | Update::Modes(_) | Update::Commands(_) | Update::Title(None) => {}
+            Update::UserMessage(_) | Update::Modes(_) | Update::Title(None) => {}
+            Update::Commands(commands) => {
+                self.commands = commands.into_iter().map(|command| command.name).collect();
+            }
             Update::Unknown(value) => {
                 tracing::debug!(session = %self.row.id, update = %value, "an update of an unknown kind");
             }

@@ -234,6 +234,8 @@ pub enum Event {
         session: String,
         before_turn: String,
         through_seq: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
     },
     SessionArchived {
         session: String,
@@ -246,6 +248,8 @@ pub enum Event {
         /// Whether it waits for the next accepted prompt, because the last turn did not complete.
         #[serde(default)]
         paused: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
     },
     WorktreeDiscarded {
         session: String,

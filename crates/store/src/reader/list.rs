@@ -132,6 +132,23 @@ impl Reader {
         Ok(rows.iter().filter_map(listed).collect())
     }
 
+    /// Sessions with follow-ups that wait, running or not.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub async fn queued_sessions(&self) -> Result<Vec<SessionId>, StoreError> {
+        let failed = StoreError::database("listing queues");
+        let statement = Statement::new(
+            "select session from session_details where queue is not null and queue ->> '$.paused' is not 1 \
+             order by session",
+        );
+        let mut lease = self.lease().await?;
+        let rows = lease.rows(statement).await.map_err(failed)?;
+        lease.done();
+        let session = |row: &SqliteRow| decode::id(row, "session").ok().map(SessionId);
+        Ok(rows.iter().filter_map(session).collect())
+    }
+
     /// What waits for an answer, in one session or in all, by sequence number.
     ///
     /// # Errors

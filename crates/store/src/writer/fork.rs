@@ -128,10 +128,7 @@ async fn copy(
 }
 
 /// Whether the source can be cut there.
-async fn check(
-    connection: &mut SqliteConnection,
-    fork: &Fork,
-) -> Result<Result<(), ForkError>, sqlx::Error> {
+async fn check(connection: &mut SqliteConnection, fork: &Fork) -> Result<Result<(), ForkError>, sqlx::Error> {
     let (session, through) = (fork.source, fork.through_seq);
     let last = Statement::new("select last_seq from sessions where id = ?1").id(session.0);
     let Some(row) = connection.fetch_optional(last.query()?).await? else {
@@ -166,7 +163,8 @@ async fn next_slice(
 }
 
 async fn append(connection: &mut SqliteConnection, fact: &Fact) -> Result<(), sqlx::Error> {
-    let sql = "insert into facts (session, seq, through_seq, at_ms, kind, body) values (?1, ?2, ?2, ?3, ?4, ?5)";
+    let sql =
+        "insert into facts (session, seq, through_seq, at_ms, kind, body) values (?1, ?2, ?2, ?3, ?4, ?5)";
     let statement = Statement::new(sql).id(fact.session.0).int(fact.seq).bind(fact.at_ms);
     statement.bind(fact.body.kind()).json(&fact.body).execute(connection).await.map(drop)
 }

@@ -272,7 +272,7 @@ impl World {
         }
         let (before_turn, from_seq) = self.turns[place];
         self.turns.truncate(place);
-        self.fact(None, FactBody::Reverted(Reverted { before_turn, from_seq }));
+        self.fact(None, FactBody::Reverted(Reverted { before_turn, from_seq, request_id: None }));
         self
     }
 

@@ -1,0 +1,178 @@
+//! What is done to a session's history as a whole: forked, taken back, deleted.
+
+use std::sync::Arc;
+
+use signalbox_facts::{
+    Committed, FactBody, Provider, Reverted, SessionCreated, SessionId, SessionSource, SignalBody, TurnId,
+    TurnRow, TurnStatus,
+};
+use signalbox_protocol::ops::Op;
+use signalbox_store::{Fork, ForkError, StoreError, TurnQuery};
+
+use super::actor::Actor;
+use super::turns::not_stored;
+use super::{Handle, existing_directory, is_choice};
+use crate::batch::Item;
+use crate::convert;
+use crate::items::Items;
+use crate::submission::{Accepted, OpError, Origin};
+
+impl Actor {
+    /// Makes a session that begins with this one's history. An open turn is not part of it.
+    pub(super) async fn fork(
+        &mut self,
+        op: Op,
+        origin: &Origin,
+        id: Option<SessionId>,
+    ) -> Result<Accepted, OpError> {
+        let Op::Fork {
+            through_turn,
+            settings,
+            provider,
+            ephemeral,
+            base_instructions,
+            developer_instructions,
+            source,
+            request_id,
+            ..
+        } = op
+        else {
+            return Err(OpError::Unsupported(op.name()));
+        };
+        if ephemeral {
+            return Err(OpError::Unsupported("an ephemeral session"));
+        }
+        let last = match &through_turn {
+            Some(turn) => Some(self.turn_of_history(turn).await?),
+            None => self.newest_ended_turn().await?,
+        };
+        let through_seq = match &last {
+            Some(turn) => turn.end_seq.ok_or(OpError::TurnActive(turn.id))?,
+            None => 1,
+        };
+        // The checkout stays with the session that it was made for; where that is gone, the fork works in the project.
+        let here = if self.row.worktree_discarded { &self.row.project_path } else { &self.row.cwd };
+        let cwd = existing_directory(here, settings.cwd.as_deref().unwrap_or("."), "cwd")?;
+        let roots = match &settings.roots {
+            Some(roots) => {
+                roots.iter().map(|root| existing_directory(&cwd, root, "roots")).collect::<Result<_, _>>()?
+            }
+            None => self.row.roots.clone(),
+        };
+        let same_provider = provider.is_none();
+        let provider =
+            provider.map_or_else(|| self.row.provider.clone(), |other| Provider::new(other.name()));
+        self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
+        let instructions: Vec<_> =
+            [base_instructions, developer_instructions].into_iter().flatten().collect();
+        let kept = |value: &Option<String>| value.clone().filter(|_| same_provider);
+        let created = SessionCreated {
+            provider,
+            project_path: if settings.cwd.is_some() { cwd.clone() } else { self.row.project_path.clone() },
+            cwd,
+            roots,
+            worktree: None,
+            policy: settings
+                .policy
+                .map_or(self.row.policy, |patch| convert::policy_patch_in(patch, self.row.policy)),
+            model: settings.model.filter(|model| is_choice(model)).or_else(|| kept(&self.row.model)),
+            effort: settings.effort.or_else(|| kept(&self.row.effort)),
+            instructions: if instructions.is_empty() {
+                self.row.instructions.clone()
+            } else {
+                Some(instructions.join("\n\n"))
+            },
+            request_id,
+            source: match source.as_deref() {
+                Some("cli") => SessionSource::Cli,
+                Some(_) => SessionSource::App,
+                None => self.row.source,
+            },
+            forked_from: Some(self.row.id),
+            ephemeral: false,
+        };
+        let session = id.unwrap_or_else(SessionId::generate);
+        let at_ms = (self.core.now_ms)();
+        let fork = Fork { source: self.row.id, through_seq, session, created, at_ms };
+        let told = Committed::Fact(Arc::new(fork.created_fact()));
+        let row = self.core.store.writer.fork(fork).await.map_err(|error| not_forked(&error))?;
+        let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
+        cell.get_or_init(async || Handle::spawn(&self.core, row, Vec::new())).await;
+        // Its stream begins behind its history; the receipt goes to those who follow all sessions.
+        self.core.bus.committed(&[told]);
+        Ok(Accepted::Created { session })
+    }
+
+    /// Takes back a turn and all that followed. The agent's memory of them goes with its conversation.
+    pub(super) async fn revert(
+        &mut self,
+        before_turn: &str,
+        request_id: Option<String>,
+    ) -> Result<Accepted, OpError> {
+        if let Some(open) = &self.turn {
+            return Err(OpError::TurnActive(open.id));
+        }
+        let turn = self.turn_of_history(before_turn).await?;
+        let reverted = Reverted { before_turn: turn.id, from_seq: turn.first_seq, request_id };
+        self.batch().push(None, Item::None, FactBody::Reverted(reverted));
+        self.try_commit().await.map_err(|error| not_stored(&error))?;
+        if let Some(live) = &self.agent {
+            live.agent.stop();
+        }
+        self.items = Items::new(self.row.cwd.clone());
+        // What the old agent still says belongs to nothing any more.
+        self.last_turn = None;
+        Ok(Accepted::Applied)
+    }
+
+    /// Removes the session: the turn ends, what waits for an answer expires, the agent stops, the rows go.
+    pub(super) async fn delete(&mut self) -> Result<Accepted, OpError> {
+        if let Some(worktree) = self.row.worktree.as_ref().filter(|_| !self.row.worktree_discarded) {
+            return Err(OpError::WorktreePresent(worktree.path.display().to_string()));
+        }
+        if self.turn.is_some() {
+            if let Some(live) = &self.agent
+                && let Err(error) = live.agent.cancel()
+            {
+                tracing::debug!(session = %self.row.id, %error, "cancel before a deletion");
+            }
+            self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), None).await;
+        }
+        if let Some(live) = &self.agent {
+            live.agent.stop();
+        }
+        match self.core.store.writer.delete_session(self.row.id).await {
+            Ok(()) | Err(StoreError::UnknownSession { .. }) => {}
+            Err(error) => return Err(OpError::StorageFailed(error.to_string())),
+        }
+        // Whoever asks from now on is told that there is no such session.
+        self.core.sessions.lock().remove(&self.row.id);
+        self.deleted = true;
+        self.signal(SignalBody::Deleted);
+        self.commit().await;
+        Ok(Accepted::Applied)
+    }
+
+    /// A turn that the conversation still has.
+    async fn turn_of_history(&self, id: &str) -> Result<TurnRow, OpError> {
+        let not_found = || OpError::TurnNotFound(id.to_owned());
+        let turn: TurnId = id.parse().map_err(|_| not_found())?;
+        let row = self.core.store.reader.turn(self.row.id, turn).await.map_err(unreadable)?;
+        row.filter(|row| !row.reverted).ok_or_else(not_found)
+    }
+
+    async fn newest_ended_turn(&self) -> Result<Option<TurnRow>, OpError> {
+        // At most the newest one is open.
+        let query = TurnQuery { limit: 2, ..TurnQuery::default() };
+        let turns = self.core.store.reader.turns(self.row.id, query).await.map_err(unreadable)?;
+        Ok(turns.into_iter().find(|turn| turn.end_seq.is_some()))
+    }
+}
+
+fn unreadable(error: StoreError) -> OpError {
+    OpError::StorageFailed(error.to_string())
+}
+
+fn not_forked(error: &ForkError) -> OpError {
+    OpError::StorageFailed(error.to_string())
+}

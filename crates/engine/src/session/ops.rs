@@ -1,0 +1,113 @@
+//! Which Op of a session goes where: one line each. What they do is in the files beside this one.
+
+use signalbox_facts::Policy as FactPolicy;
+use signalbox_protocol::ops::{Op, Policy, TurnInput, TurnMode};
+
+use super::actor::Actor;
+use crate::convert;
+use crate::submission::{Accepted, OpError, Submission};
+
+/// Whether an Op is taken before all work. Such an Op never waits for an agent.
+pub(crate) fn is_control(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Cancel { .. }
+            | Op::AnswerPermission { .. }
+            | Op::AnswerElicitation { .. }
+            | Op::SetExecutionPolicy { .. }
+            | Op::SetPermissionMode { .. }
+            | Op::SetSandbox { .. }
+            | Op::Delete { .. }
+    )
+}
+
+impl Actor {
+    pub(super) async fn control(&mut self, submission: Box<Submission>) {
+        let Submission { op, origin, interrupt, reply, .. } = *submission;
+        if origin.env.is_some() {
+            self.env.clone_from(&origin.env);
+        }
+        let decision = match op {
+            Op::Cancel { turn, .. } => self.cancel_all(turn).await,
+            Op::AnswerPermission { request_id, option_id, for_session, message, .. } => {
+                let by = origin.resolved_by();
+                self.answer_permission(&request_id, option_id, for_session, message, interrupt, by).await
+            }
+            Op::AnswerElicitation { request_id, answer, .. } => {
+                self.answer_elicitation(&request_id, answer, interrupt, origin.resolved_by()).await
+            }
+            Op::SetExecutionPolicy { mode, sandbox, request_id, .. } => {
+                self.set_policy(convert::policy_in(Policy { mode, sandbox }), request_id).await
+            }
+            Op::SetPermissionMode { mode, .. } => {
+                let policy = FactPolicy { mode: convert::mode_in(mode), ..self.row.policy };
+                self.set_policy(policy, None).await
+            }
+            Op::SetSandbox { sandbox, .. } => {
+                let policy = FactPolicy { sandbox: convert::sandbox_in(sandbox), ..self.row.policy };
+                self.set_policy(policy, None).await
+            }
+            Op::Delete { .. } => self.delete().await,
+            other => Err(OpError::Unsupported(other.name())),
+        };
+        self.decided(reply, decision);
+    }
+
+    /// Interrupts the turn and takes back what was not accepted yet.
+    async fn cancel_all(&mut self, turn: Option<String>) -> Result<Accepted, OpError> {
+        match self.cancel(turn).await? {
+            // What was interrupted had not even begun; that is no less than was asked.
+            Accepted::Interrupting { turn: None } if self.drop_waiting_prompts() > 0 => Ok(Accepted::Applied),
+            accepted => {
+                self.drop_waiting_prompts();
+                Ok(accepted)
+            }
+        }
+    }
+
+    pub(super) async fn work(&mut self, submission: Box<Submission>) {
+        let Submission { op, origin, session, reply, .. } = *submission;
+        if origin.env.is_some() {
+            self.env.clone_from(&origin.env);
+        }
+        let decision = match op {
+            // These answer for themselves: sooner than they are done, or much later.
+            Op::Prompt { session, doc, request_id } => {
+                let input = TurnInput { mode: TurnMode::Start, request_id, ..TurnInput::new(session, doc) };
+                return self.turn_input(input, origin, reply).await;
+            }
+            Op::TurnInput(input) => return self.turn_input(input, origin, reply).await,
+            Op::Compact { request_id, .. } => return self.compact(request_id, origin, reply).await,
+            Op::SetModel { model, .. } => return self.set_model(model, reply).await,
+            Op::SetConfigOption { config_id, value, .. } => {
+                return self.set_option(config_id, value, reply).await;
+            }
+            Op::DiscardWorktree { force, .. } => return self.discard_worktree(force, reply),
+            Op::ThreadSettings { settings, request_id, .. } => {
+                self.thread_settings(settings, request_id).await
+            }
+            Op::RemoveRule { rule, .. } => self.remove_rule(rule).await,
+            Op::QueueAdd { session, doc, client_message_id, client_metadata, request_id } => {
+                let input = TurnInput {
+                    client_message_id,
+                    client_metadata,
+                    request_id,
+                    ..TurnInput::new(session, doc)
+                };
+                self.queue_add(input).await
+            }
+            Op::QueueEdit { queued, doc, client_metadata, request_id, .. } => {
+                self.queue_edit(&queued, convert::doc_in(doc), client_metadata, request_id).await
+            }
+            Op::QueueRemove { queued, request_id, .. } => self.queue_remove(&queued, request_id).await,
+            Op::QueueMove { order, request_id, .. } => self.queue_move(&order, request_id).await,
+            Op::Fork { .. } => self.fork(op, &origin, session).await,
+            Op::Revert { before_turn, request_id, .. } => self.revert(&before_turn, request_id).await,
+            Op::Rename { title, .. } => self.rename(title).await,
+            Op::Archive { .. } => self.archive(true).await,
+            Op::Unarchive { .. } => self.archive(false).await,
+            other => Err(OpError::Unsupported(other.name())),
+        };
+        self.decided(reply, decision);
+    }
+}
