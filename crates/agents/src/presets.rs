@@ -25,6 +25,8 @@ pub struct Preset {
     pub env: &'static [&'static str],
     /// Variables set for it.
     pub set_env: &'static [(&'static str, &'static str)],
+    /// Names of the rule files that it reads itself, in its directory and above it. Other rules are sent to it.
+    pub rules: &'static [&'static str],
     /// How to get it.
     pub install_hint: &'static str,
     /// How to log in.
@@ -76,6 +78,7 @@ impl Preset {
         mediated: true,
         env: &[],
         set_env: &[],
+        rules: &[],
         install_hint: "",
         login_hint: None,
         quirks: Quirks::NONE,
@@ -120,6 +123,19 @@ mod tests {
             assert!(!preset.title.is_empty() && !preset.install_hint.is_empty(), "{}", preset.provider);
             assert!(preset.mediated || preset.ask_modes.is_empty(), "{}", preset.provider);
         }
+    }
+
+    #[test]
+    fn rule_files_are_names_without_folders() {
+        for preset in presets() {
+            assert!(
+                preset.rules.iter().all(|name| !name.is_empty() && !name.contains('/')),
+                "{}",
+                preset.provider
+            );
+        }
+        assert_eq!(preset("codex").unwrap().rules, ["AGENTS.md"]);
+        assert!(preset("grok").unwrap().rules.is_empty());
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct ProviderEntry {
     pub protocol: u16,
     /// Whether it asks before it acts.
     pub mediated: bool,
+    /// Names of the rule files that it reads itself; other rules are sent to it.
+    pub reads_rules: Vec<String>,
     /// What is odd about it.
     pub quirks: Quirks,
     /// How to get it.
@@ -113,6 +115,13 @@ impl Catalog {
         })
     }
 
+    /// Names of the rule files that a provider's agent reads itself; none if it is not known.
+    #[must_use]
+    pub fn reads_rules(&self, provider: &Provider) -> Vec<String> {
+        let entry = self.entries.iter().find(|entry| entry.provider == *provider);
+        entry.map(|entry| entry.reads_rules.clone()).unwrap_or_default()
+    }
+
     /// How to start a provider for a session in this directory, out of what a connection offers as environment.
     ///
     /// # Errors
@@ -187,6 +196,7 @@ impl ProviderEntry {
             yolo_modes: strings(preset.yolo_modes),
             protocol: 1,
             mediated: preset.mediated,
+            reads_rules: strings(preset.rules),
             quirks: preset.quirks,
             hint: Some(preset.install_hint.to_owned()),
             login_hint: preset.login_hint.map(str::to_owned),
@@ -208,6 +218,7 @@ impl ProviderEntry {
             yolo_modes: Vec::new(),
             protocol: 1,
             mediated: true,
+            reads_rules: Vec::new(),
             quirks: Quirks::default(),
             hint: None,
             login_hint: None,

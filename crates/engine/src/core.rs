@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::bus::Bus;
 use crate::catalog::Catalog;
+use crate::prompt::Sources;
 use crate::session::{Handle, SessionStream};
 use crate::submission::OpError;
 use crate::worktrees::Worktrees;
@@ -35,6 +36,8 @@ pub struct EngineConfig {
     pub worktrees: PathBuf,
     /// An agent without a turn for this long is stopped; the next prompt resumes it.
     pub idle_agent: Duration,
+    /// Where skills and rules are looked for, besides a session's own directories.
+    pub sources: Sources,
     /// Called whenever a session is loaded, before anything of it is released; the stream must be read without
     /// waiting for any client.
     pub on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
@@ -55,6 +58,7 @@ pub(crate) struct Core {
     pub(crate) blobs: Option<PathBuf>,
     pub(crate) worktrees: Worktrees,
     pub(crate) idle_agent: Duration,
+    pub(crate) sources: Sources,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,
     pub(crate) bus: Arc<Bus>,

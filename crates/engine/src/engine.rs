@@ -1,6 +1,7 @@
 //! The engine: takes submissions, finds or loads their session, creates sessions, mends what a stop left open.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use signalbox_facts::{
     Policy, Provider, QueueChanged, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow,
     SessionSource, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
 };
-use signalbox_protocol::ops::{NewSession, Op};
+use signalbox_protocol::ops::{ContextEntry, DocBlock, NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Store, StoreError};
 use signalbox_workspace::BlobStore;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use crate::catalog::Catalog;
 use crate::convert;
 use crate::core::{Core, EngineConfig};
 use crate::items::open_calls;
+use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
 use crate::session::{Handle, SessionStream, existing_directory, is_choice, is_control};
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::worktrees::{Place, Worktrees};
@@ -49,6 +51,7 @@ impl Engine {
             blobs: config.blobs,
             worktrees: Worktrees::new(config.worktrees),
             idle_agent: config.idle_agent,
+            sources: config.sources,
             on_load: config.on_load,
             now_ms: config.now_ms,
             bus: Arc::default(),
@@ -181,6 +184,36 @@ impl Engine {
         self.handle(session).await?.subscribe().await
     }
 
+    /// What the next prompt of a session would be if it were this document: the very blocks that the agent would get, what
+    /// they leave out, and what is unresolved. Nothing is stored and no agent is started.
+    ///
+    /// # Errors
+    /// There is no such session, or it cannot be read.
+    pub async fn preview_prompt(
+        &self,
+        session: SessionId,
+        doc: Vec<DocBlock>,
+        context: BTreeMap<String, ContextEntry>,
+    ) -> Result<Compiled, OpError> {
+        let row = self.row(session).await?;
+        let document = Document {
+            blocks: convert::doc_in(doc),
+            context: convert::context_in(context),
+            roots: row.all_roots(),
+            chats: BTreeMap::new(),
+        };
+        let reads = self.core.catalog.reads_rules(&row.provider);
+        Ok(prompt::preview(&self.core.store.reader, &row, reads, document, &self.core.sources).await)
+    }
+
+    /// The skills that prompts of a session with these roots can name, the working directory first.
+    ///
+    /// # Errors
+    /// The file system does not answer in time.
+    pub async fn skills(&self, roots: Vec<PathBuf>) -> Result<Skills, SkillsError> {
+        prompt::list_skills(roots, &self.core.sources).await
+    }
+
     /// Ends open turns, stops all agents and waits for all of it. Any number of callers may wait.
     pub async fn shutdown(&self) {
         self.core.shutdown.cancel();
@@ -191,12 +224,16 @@ impl Engine {
         self.core.bus.close();
     }
 
+    async fn row(&self, session: SessionId) -> Result<SessionRow, OpError> {
+        let row = self.core.store.reader.session(session).await;
+        let row = row.map_err(|error| unreadable(session, &error))?;
+        row.ok_or_else(|| OpError::SessionNotFound(session.to_string()))
+    }
+
     async fn handle(&self, session: SessionId) -> Result<Handle, OpError> {
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         let loaded = cell.get_or_try_init(async || {
-            let row =
-                self.core.store.reader.session(session).await.map_err(|error| unreadable(session, &error))?;
-            let row = row.ok_or_else(|| OpError::SessionNotFound(session.to_string()))?;
+            let row = self.row(session).await?;
             Ok(Handle::spawn(&self.core, row, Vec::new()))
         });
         let loaded = loaded.await.cloned();

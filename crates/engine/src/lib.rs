@@ -13,7 +13,7 @@ mod items;
 mod output;
 pub mod policy;
 pub mod project;
-mod prompt;
+pub mod prompt;
 mod rejection;
 mod session;
 mod submission;

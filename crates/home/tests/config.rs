@@ -34,6 +34,7 @@ fn the_example_shows_a_provider_with_every_key() {
     assert_eq!(provider.ask_mode.as_deref(), Some("default"));
     assert_eq!(provider.yolo_mode.as_deref(), Some("bypass"));
     assert_eq!(provider.protocol, Some(1));
+    assert_eq!(provider.reads_rules, Some(false));
     assert!(!format!("{provider:?}").contains("warn"), "values of variables are not shown");
 }
 
@@ -45,6 +46,30 @@ fn values_are_set() {
     assert_eq!(config.limits.stall, Duration::from_secs(7));
     assert_eq!(config.limits.cancel, Duration::from_secs(10));
     assert_eq!(config.server.unattended, Unattended::WaitFor(Duration::from_secs(30)));
+}
+
+#[test]
+fn skills_and_rules_are_absolute_paths() {
+    let text = "skills.roots = ['/srv/skills']\n[rules]\nfiles = ['/srv/RULES.md', '/srv/more.md']";
+    let config = Config::parse(text, "config.toml").unwrap();
+    assert_eq!(config.skills.roots, [PathBuf::from("/srv/skills")]);
+    assert_eq!(config.rules.files.len(), 2);
+    error(
+        "[skills]\nroots = ['skills']",
+        expect![[r#"config.toml:2: `skills.roots`: skills is not an absolute path"#]],
+    );
+    error(
+        "[rules]\nfiles = 'RULES.md'",
+        expect![[r#"config.toml:2: `rules.files` must be an array of absolute paths, not a string"#]],
+    );
+    error(
+        "[skills]\nroot = []",
+        expect![[r#"config.toml:2: unknown key `skills.root`; did you mean `roots`?"#]],
+    );
+    error(
+        "[providers.a]\nreads_rules = 'yes'",
+        expect![[r#"config.toml:2: `providers.a.reads_rules` must be true or false, not a string"#]],
+    );
 }
 
 #[test]

@@ -284,7 +284,7 @@ impl Agent {
         if !session.begin(busy.clone()) {
             return Err(is_busy());
         }
-        let turn = Turn::new(self.peer.clone(), session, busy, abilities);
+        let turn = Turn::new(self.peer.clone(), session, busy, abilities, blocks.clone());
         let (agent, id) = (self.clone(), id.clone());
         self.turns.spawn(async move { agent.run(turn, id, text).await });
         Ok(Reply::Later)

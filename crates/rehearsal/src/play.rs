@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use futures_util::future::try_join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     command::execute,
@@ -96,6 +96,7 @@ async fn one(turn: &Turn, step: &Step) -> Played {
             };
             turn.say(&text).await
         }
+        Step::EchoPrompt => turn.say(&turn.prompt.iter().map(shown).collect::<Vec<_>>().join("\n")).await,
         Step::Stderr(text) => {
             let line = format!("{text}\n");
             std::io::stderr()
@@ -105,6 +106,20 @@ async fn one(turn: &Turn, step: &Step) -> Played {
         Step::Misspelt { line, form } => {
             turn.say(&format!("Not understood, so skipped: `{line}`. The form is `{form}`.")).await
         }
+    }
+}
+
+/// A content block of a prompt, its kind first.
+fn shown(block: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match block["type"].as_str().unwrap_or_default() {
+        "text" => format!("[text]\n{}", text(&block["text"])),
+        "resource" => {
+            format!("[resource {}]\n{}", text(&block["resource"]["uri"]), text(&block["resource"]["text"]))
+        }
+        "resource_link" => format!("[resource_link {}]", text(&block["uri"])),
+        "image" => format!("[image {}, {} characters]", text(&block["mimeType"]), text(&block["data"]).len()),
+        other => format!("[{other}]"),
     }
 }
 

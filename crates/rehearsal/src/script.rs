@@ -55,6 +55,7 @@ pub(crate) enum Step {
         tool: String,
     },
     EchoEnv(String),
+    EchoPrompt,
     Stderr(String),
     /// A line that begins with a directive's word but does not have its form.
     Misspelt {
@@ -174,6 +175,7 @@ fn directive(word: &str, rest: &str) -> Option<Result<Step, &'static str>> {
             let name = words(rest).filter(|name| !name.contains([' ', '=']));
             ("echo-env NAME", name.map(Step::EchoEnv))
         }
+        "echo-prompt" => ("echo-prompt", rest.is_empty().then_some(Step::EchoPrompt)),
         "stderr" => ("stderr TEXT", words(rest).map(Step::Stderr)),
         _ => return None,
     };

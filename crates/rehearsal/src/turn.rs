@@ -71,6 +71,8 @@ pub(crate) struct Turn {
     pub(crate) cwd: PathBuf,
     pub(crate) config: Config,
     pub(crate) number: u64,
+    /// Its content blocks as they came.
+    pub(crate) prompt: Vec<Value>,
     said_bytes: AtomicU64,
     last_id: AtomicU64,
     open: Mutex<Vec<Open>>,
@@ -91,7 +93,13 @@ pub(crate) fn tokens(bytes: u64) -> u64 {
 
 impl Turn {
     /// A turn of a session that has been taken for it.
-    pub(crate) fn new(peer: Peer, session: Session, busy: Busy, abilities: ClientAbilities) -> Self {
+    pub(crate) fn new(
+        peer: Peer,
+        session: Session,
+        busy: Busy,
+        abilities: ClientAbilities,
+        prompt: Vec<Value>,
+    ) -> Self {
         let (cwd, config, number) = session.with(|kept| {
             kept.turns += 1;
             (kept.cwd.clone(), kept.config, kept.turns)
@@ -104,6 +112,7 @@ impl Turn {
             cwd,
             config,
             number,
+            prompt,
             said_bytes: AtomicU64::new(0),
             last_id: AtomicU64::new(0),
             open: Mutex::default(),

@@ -11,6 +11,9 @@ pub const REHEARSAL: &str = "rehearsal";
 /// Where the rehearsal agent keeps conversations, so that they go on in another process.
 const REHEARSAL_STATE: &str = "SIGNALBOX_REHEARSAL_STATE";
 
+/// The rule file that an agent reads itself if its `reads_rules` is true.
+const RULES: &str = "AGENTS.md";
+
 /// The providers cannot be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvidersError {
@@ -37,6 +40,8 @@ pub fn catalog(
     env: BTreeMap<String, String>,
 ) -> Result<Catalog, ProvidersError> {
     let mut built_in = ProviderEntry::custom(REHEARSAL, "Rehearsal (built in)", rehearsal);
+    // It has no use for rules, and a line of them might be one of its directives.
+    built_in.reads_rules = vec![RULES.to_owned()];
     let state = home.agent_state(REHEARSAL)?;
     built_in.env.insert(REHEARSAL_STATE.to_owned(), state.display().to_string());
 
@@ -84,6 +89,9 @@ fn entry(
     if let Some(mode) = &configured.yolo_mode {
         entry.yolo_modes = vec![mode.clone()];
     }
+    if let Some(reads) = configured.reads_rules {
+        entry.reads_rules = if reads { vec![RULES.to_owned()] } else { Vec::new() };
+    }
     if let Some(protocol) = configured.protocol {
         entry.protocol = protocol;
     }
@@ -130,6 +138,18 @@ mod tests {
             (&["default".to_owned()][..], &["bypass".to_owned()][..])
         );
         assert_eq!(entry.protocol, 2);
+        assert!(entry.reads_rules.is_empty());
+    }
+
+    #[test]
+    fn whether_an_agent_reads_rules_itself_can_be_said() {
+        let (_, catalog, _folder) =
+            configured("[providers.codex]\nreads_rules = false\n[providers.grok]\nreads_rules = true\n");
+        let catalog = catalog.unwrap();
+        let rules = |name: &str| catalog.entry(&Provider::new(name)).unwrap().reads_rules.clone();
+        assert!(rules("codex").is_empty());
+        assert_eq!((rules("grok"), rules("rehearsal")), (vec![RULES.to_owned()], vec![RULES.to_owned()]));
+        assert_eq!(rules("gemini"), ["GEMINI.md"]);
     }
 
     #[test]

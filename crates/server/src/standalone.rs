@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use signalbox_app_server::{AppInfo, AppServer, Hubs};
-use signalbox_engine::{Engine, EngineConfig, Limits, wall_clock_ms};
+use signalbox_engine::prompt::Sources;
+use signalbox_engine::{Engine, EngineConfig, Limits, base_environment, wall_clock_ms};
 use signalbox_home::{Config, Home, Lock, LockError};
 use signalbox_rpc::{
     CloseReason, ConnOptions, OutboxLimits, RegistryError, Service, Transport, UnixDoor, serve,
@@ -117,6 +118,12 @@ impl Standalone {
             blobs: Some(home.folder().join("blobs")),
             worktrees: home.folder().join("worktrees"),
             idle_agent: config.limits.idle_agent,
+            sources: Sources {
+                user_home: base_environment().remove("HOME").map(PathBuf::from),
+                home: Some(home.folder().to_path_buf()),
+                skill_roots: config.skills.roots.clone(),
+                rule_files: config.rules.files.clone(),
+            },
             on_load: hubs.on_load(),
             now_ms: wall_clock_ms,
         };

@@ -25,6 +25,8 @@ pub(crate) const CLAUDE_CODE: Preset = Preset {
     ],
     install_hint: "npm install -g @agentclientprotocol/claude-agent-acp",
     login_hint: Some("run `claude` once and log in, or set ANTHROPIC_API_KEY"),
+    // Newer ones read AGENTS.md too, but only where there is no CLAUDE.md. Read twice is better than not at all.
+    rules: &["CLAUDE.md"],
     quirks: Quirks {
         output_in_content: false,
         fenced_output: true,

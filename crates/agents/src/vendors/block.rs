@@ -12,5 +12,6 @@ pub(crate) const GOOSE: Preset = Preset {
     env: &["GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"],
     install_hint: "install goose from https://github.com/block/goose",
     login_hint: Some("run `goose configure`"),
+    rules: &[".goosehints", "AGENTS.md"],
     ..Preset::BASE
 };

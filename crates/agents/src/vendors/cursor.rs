@@ -11,6 +11,7 @@ pub(crate) const CURSOR: Preset = Preset {
     env: &["CURSOR_API_KEY"],
     install_hint: "install the Cursor CLI from https://cursor.com/cli",
     login_hint: Some("run `cursor-agent login`"),
-    quirks: Quirks { authenticate: Some("cursor_login"), reads_rules: true, ..Quirks::NONE },
+    rules: &["AGENTS.md"],
+    quirks: Quirks { authenticate: Some("cursor_login"), ..Quirks::NONE },
     ..Preset::BASE
 };

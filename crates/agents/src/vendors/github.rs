@@ -22,6 +22,7 @@ pub(crate) const COPILOT: Preset = Preset {
     ],
     install_hint: "npm install -g @github/copilot",
     login_hint: Some("run `copilot` and use /login, or set GH_TOKEN"),
-    quirks: Quirks { output_in_content: false, reads_rules: true, ..Quirks::NONE },
+    rules: &["AGENTS.md"],
+    quirks: Quirks { output_in_content: false, ..Quirks::NONE },
     ..Preset::BASE
 };

@@ -21,6 +21,7 @@ pub(crate) const GEMINI: Preset = Preset {
     ],
     install_hint: "npm install -g @google/gemini-cli",
     login_hint: Some("run `gemini` once and log in, or set GEMINI_API_KEY"),
+    rules: &["GEMINI.md"],
     quirks: Quirks { output_in_content: false, ..Quirks::NONE },
     ..Preset::BASE
 };

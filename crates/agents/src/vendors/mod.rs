@@ -31,8 +31,6 @@ pub struct Quirks {
     pub input_mid_turn: bool,
     /// It confines commands itself, so they may run unasked where the policy says `never`.
     pub confines_commands: bool,
-    /// It reads `AGENTS.md` and its like itself.
-    pub reads_rules: bool,
     /// The prompt that makes it compact its context.
     pub compact_prompt: Option<&'static str>,
 }
@@ -47,7 +45,6 @@ impl Quirks {
         authenticate: None,
         input_mid_turn: false,
         confines_commands: false,
-        reads_rules: false,
         compact_prompt: None,
     };
 }

@@ -14,11 +14,7 @@ pub(crate) const KIMI: Preset = Preset {
     env: &["KIMI_CODE_HOME", "KIMI_API_KEY", "MOONSHOT_API_KEY"],
     install_hint: "npm install -g @moonshot-ai/kimi-code",
     login_hint: Some("run `kimi login`"),
-    quirks: Quirks {
-        output_in_content: false,
-        arguments_in_content: true,
-        reads_rules: true,
-        ..Quirks::NONE
-    },
+    rules: &["AGENTS.md"],
+    quirks: Quirks { output_in_content: false, arguments_in_content: true, ..Quirks::NONE },
     ..Preset::BASE
 };

@@ -15,10 +15,10 @@ pub(crate) const CODEX: Preset = Preset {
     env: &["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
     install_hint: "npm install -g @agentclientprotocol/codex-acp",
     login_hint: Some("run `codex login`, or set CODEX_API_KEY"),
+    rules: &["AGENTS.md"],
     quirks: Quirks {
         output_in_content: false,
         confines_commands: true,
-        reads_rules: true,
         compact_prompt: Some("/compact"),
         ..Quirks::NONE
     },

@@ -19,7 +19,9 @@ pub(crate) const OPENCODE: Preset = Preset {
     set_env: &[("OPENCODE_PERMISSION", r#"{"edit":"ask","bash":"ask","webfetch":"ask"}"#)],
     install_hint: "npm install -g opencode-ai",
     login_hint: Some("run `opencode auth login`"),
-    quirks: Quirks { reads_rules: true, compact_prompt: Some("/compact"), ..Quirks::NONE },
+    // It reads the second only where there is none of the first.
+    rules: &["AGENTS.md", "CLAUDE.md"],
+    quirks: Quirks { compact_prompt: Some("/compact"), ..Quirks::NONE },
     ..Preset::BASE
 };
 

@@ -14,6 +14,7 @@ pub(crate) const PI: Preset = Preset {
     env: &["PI_CODING_AGENT_DIR", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"],
     install_hint: "npm install -g pi-acp @earendil-works/pi-coding-agent",
     login_hint: Some("run `pi` and log in there"),
-    quirks: Quirks { output_in_content: false, reads_rules: true, ..Quirks::NONE },
+    rules: &["AGENTS.md"],
+    quirks: Quirks { output_in_content: false, ..Quirks::NONE },
     ..Preset::BASE
 };

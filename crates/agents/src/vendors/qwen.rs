@@ -14,6 +14,7 @@ pub(crate) const QWEN: Preset = Preset {
     env: &["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"],
     install_hint: "npm install -g @qwen-code/qwen-code",
     login_hint: Some("run `qwen` once and log in, or set OPENAI_API_KEY"),
+    rules: &["QWEN.md", "AGENTS.md"],
     quirks: Quirks { output_in_content: false, ..Quirks::NONE },
     ..Preset::BASE
 };

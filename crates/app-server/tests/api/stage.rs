@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use signalbox_app_server::{AppInfo, AppServer, Hubs};
+use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
     Catalog, Engine, EngineConfig, Limits, ProviderEntry, base_environment, wall_clock_ms,
 };
@@ -64,6 +65,7 @@ impl Stage {
             blobs: None,
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
+            sources: Sources::default(),
             on_load: hubs.on_load(),
             now_ms: wall_clock_ms,
         };

@@ -19,6 +19,7 @@ use super::{Control, Delivery, Live, SessionStream};
 use crate::batch::{Batch, Item};
 use crate::core::{Core, RETRY};
 use crate::items::Items;
+use crate::prompt::{Document, Opening};
 use crate::submission::{Accepted, OpError, Reply, Resolution, Submission};
 
 /// Resolutions that are remembered, so that a late answer is told what happened.
@@ -68,6 +69,8 @@ pub(super) struct Inbox {
 pub(super) struct OpenTurn {
     pub(super) id: TurnId,
     pub(super) request_id: Option<String>,
+    /// What opened it, until it is compiled.
+    pub(super) uncompiled: Option<Document>,
     /// Compiled and waiting for the agent to be ready.
     pub(super) waiting: Option<Vec<PromptBlock>>,
     /// The agent has a prompt of this turn.
@@ -89,8 +92,8 @@ pub(super) struct LiveAgent {
     pub(super) agent: Agent,
     pub(super) events: AgentEvents,
     pub(super) ready: bool,
-    /// Instructions that it did not take as its system prompt go with its first prompt.
-    pub(super) instructions: Option<String>,
+    /// What goes with its first prompt, if its conversation is new.
+    pub(super) opening: Option<Opening>,
 }
 
 /// A setting that the agent is asked to take; work waits for it.

@@ -1,5 +1,7 @@
 //! Permission requests and questions: decided by the policy, or parked until somebody answers.
 
+use std::collections::BTreeMap;
+
 use signalbox_agents::{Answer, ElicitationAnswer, RequestKey, ToolPatch};
 use signalbox_facts::{
     Decision, DocBlock, FactBody, FieldKind, Form, InputId, InputKind, OptionKind, PendingInput,
@@ -241,9 +243,8 @@ impl Actor {
             && let Some(turn) = self.turn.as_ref().map(|turn| turn.id)
         {
             // Agents take no reason with a rejection, so it is their next input.
-            self.store_steer(turn, vec![DocBlock::text(message)], None, None)
-                .await
-                .map_err(|e| not_stored(&e))?;
+            let document = self.document(vec![DocBlock::text(message)], BTreeMap::new());
+            self.store_steer(turn, document, None, None).await.map_err(|e| not_stored(&e))?;
         }
         self.stop_to_steer();
         Ok(Accepted::Applied)

@@ -1,6 +1,7 @@
 //! The life of a turn: start, steer, interrupt, end.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use signalbox_agents::{OpenSession, PromptBlock, PromptRequest, start};
@@ -14,9 +15,12 @@ use signalbox_store::CommitError;
 
 use super::actor::{Actor, LiveAgent, OpenTurn};
 use crate::batch::Item;
+use crate::prompt::{Document, Unresolved};
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::{activity, convert, prompt, title};
 
+/// Unresolved references of one prompt that are told one by one.
+const MAX_UNRESOLVED: usize = 64;
 /// The command by which agents are told to compact their context.
 const COMPACT: &str = "compact";
 
@@ -124,26 +128,22 @@ impl Actor {
         self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
         self.try_commit().await.map_err(|error| not_stored(&error))?;
         self.items = crate::items::Items::new(cwd);
+        let meta = prompt_meta(&context, &origin);
         self.turn = Some(OpenTurn {
             id: turn,
             request_id: input.request_id,
+            uncompiled: Some(self.document(blocks, context.additional_context)),
             waiting: None,
             prompting: false,
             cancelled: false,
             compacting: false,
             stopping: false,
             steers: Vec::new(),
-            meta: prompt_meta(&context, &origin),
+            meta,
         });
         self.last_turn = Some(turn);
         self.record_workspace();
         self.checkout_strayed(strayed).await;
-        let roots = self.roots();
-        let compiled = compile(blocks, context.additional_context, roots).await;
-        self.tell_unresolved(&compiled.unresolved).await;
-        if let Some(open) = &mut self.turn {
-            open.waiting = Some(compiled.blocks);
-        }
         Ok(Accepted::Started { turn })
     }
 
@@ -218,7 +218,9 @@ impl Actor {
             let what = "the agent compacts its context; it takes input again after that";
             return Err(OpError::NotSteerable { what, kind: "compact" });
         }
-        self.store_steer(turn, blocks, input.request_id, input.client_message_id)
+        let context = convert::context_in(input.additional_context);
+        let document = self.document(blocks, context);
+        self.store_steer(turn, document, input.request_id, input.client_message_id)
             .await
             .map_err(|error| not_stored(&error))?;
         Ok(Accepted::Steered { turn })
@@ -227,22 +229,25 @@ impl Actor {
     pub(super) async fn store_steer(
         &mut self,
         turn: TurnId,
-        blocks: Vec<DocBlock>,
+        document: Document,
         request_id: Option<String>,
         client_message_id: Option<String>,
     ) -> Result<(), CommitError> {
-        let text = canonical_text(&blocks);
-        let display = display_text(&text);
-        let prompt =
-            Prompt { blocks: blocks.clone(), text, display, request_id, client_message_id, opens: None };
+        let text = canonical_text(&document.blocks);
+        let prompt = Prompt {
+            display: display_text(&text),
+            text,
+            blocks: document.blocks.clone(),
+            request_id: request_id.clone(),
+            client_message_id,
+            opens: None,
+        };
         self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
         self.try_commit().await?;
         self.items.break_text();
-        let roots = self.roots();
-        let compiled = compile(blocks, std::collections::BTreeMap::new(), roots).await;
-        self.tell_unresolved(&compiled.unresolved).await;
+        let blocks = self.compiled(document, request_id).await;
         if let Some(open) = &mut self.turn {
-            open.steers.push(compiled.blocks);
+            open.steers.push(blocks);
         }
         self.stop_to_steer();
         Ok(())
@@ -261,16 +266,73 @@ impl Actor {
         }
     }
 
-    async fn tell_unresolved(&mut self, unresolved: &[String]) {
-        let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
-        for reference in unresolved {
-            self.warn("unresolved_reference", format!("not found: {reference}"), request_id.clone());
+    pub(super) fn document(
+        &self,
+        blocks: Vec<DocBlock>,
+        context: BTreeMap<String, AdditionalContext>,
+    ) -> Document {
+        Document { blocks, context, roots: self.roots(), chats: BTreeMap::new() }
+    }
+
+    /// What the agent gets for a document. What could not be found is told, and the turn goes on without it.
+    async fn compiled(&mut self, document: Document, request_id: Option<String>) -> Vec<PromptBlock> {
+        let core = Arc::clone(&self.core);
+        let compiled =
+            prompt::compile_document(&core.store.reader, self.row.id, document, &core.sources).await;
+        self.tell_unresolved(&compiled.unresolved, request_id).await;
+        compiled.into_blocks()
+    }
+
+    async fn tell_unresolved(&mut self, unresolved: &[Unresolved], request_id: Option<String>) {
+        for missing in unresolved.iter().take(MAX_UNRESOLVED) {
+            let message = format!("unresolved reference {}: {}", missing.reference, missing.reason);
+            self.warn("unresolved_reference", message, request_id.clone());
+        }
+        if let Some(more) = unresolved.len().checked_sub(MAX_UNRESOLVED).filter(|more| *more > 0) {
+            self.warn("unresolved_reference", format!("{more} more references are unresolved"), request_id);
         }
         self.commit().await;
     }
 
+    /// Compiles what opened the turn, once.
+    async fn compile_opened(&mut self) {
+        let Some(open) = &mut self.turn else { return };
+        let Some(document) = open.uncompiled.take() else { return };
+        let request_id = open.request_id.clone();
+        let blocks = self.compiled(document, request_id).await;
+        if let Some(open) = &mut self.turn {
+            open.waiting = Some(blocks);
+        }
+    }
+
+    /// Whether a command for the agent itself waits, such as `/compact`. It must be the first that the agent reads.
+    fn is_command(&self) -> bool {
+        let first = self.turn.as_ref().and_then(|open| open.waiting.as_ref()?.first());
+        matches!(first, Some(PromptBlock::Text(text)) if text.starts_with('/'))
+    }
+
+    /// What goes before the first prompt of a new conversation; nothing before later ones.
+    async fn opening(&mut self) -> Vec<PromptBlock> {
+        let Some(opening) = self.agent.as_mut().and_then(|live| live.opening.take()) else {
+            return Vec::new();
+        };
+        let core = Arc::clone(&self.core);
+        let compiled = prompt::opening(opening, &core.sources).await;
+        let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
+        for omission in &compiled.omissions {
+            self.warn(
+                "rules_cut",
+                format!("{}: {}", omission.reference, omission.reason),
+                request_id.clone(),
+            );
+        }
+        self.tell_unresolved(&compiled.unresolved, request_id).await;
+        compiled.into_blocks()
+    }
+
     /// Starts the agent if there is none, and prompts it if it is ready.
     pub(super) async fn drive_prompt(&mut self) {
+        self.compile_opened().await;
         if self.turn.as_ref().is_none_or(|turn| turn.waiting.is_none()) {
             return;
         }
@@ -284,16 +346,13 @@ impl Actor {
             self.finish_turn(TurnStatus::Failed, None, Some(error.to_failure())).await;
             return;
         }
-        let recording = self.diffs.is_recording();
-        let (Some(open), Some(live)) = (&mut self.turn, &mut self.agent) else { return };
-        if !live.ready || recording {
+        if self.diffs.is_recording() || self.agent.as_ref().is_none_or(|live| !live.ready) {
             return;
         }
-        let Some(mut blocks) = open.waiting.take() else { return };
-        if let Some(instructions) = live.instructions.take() {
-            let text = format!("<instructions>\n{instructions}\n</instructions>");
-            blocks.insert(0, PromptBlock::Text(text));
-        }
+        let mut blocks = if self.is_command() { Vec::new() } else { self.opening().await };
+        let (Some(open), Some(live)) = (&mut self.turn, &mut self.agent) else { return };
+        let Some(waiting) = open.waiting.take() else { return };
+        blocks.extend(waiting);
         let request = PromptRequest { blocks, meta: open.meta.clone() };
         match live.agent.prompt(request) {
             Ok(()) => open.prompting = true,
@@ -319,7 +378,7 @@ impl Actor {
             meta: Map::new(),
         };
         let (agent, events) = start(spec, open, self.core.limits.clone(), &self.core.agents);
-        self.agent = Some(LiveAgent { agent, events, ready: false, instructions: None });
+        self.agent = Some(LiveAgent { agent, events, ready: false, opening: None });
         Ok(())
     }
 
@@ -531,22 +590,6 @@ pub(super) fn is_blank(blocks: &[DocBlock]) -> bool {
         DocBlock::Text { text, .. } => text.trim().is_empty(),
         DocBlock::Context { .. } => true,
         _ => false,
-    })
-}
-
-async fn compile(
-    blocks: Vec<DocBlock>,
-    context: std::collections::BTreeMap<String, AdditionalContext>,
-    roots: Vec<PathBuf>,
-) -> prompt::Compiled {
-    if blocks.iter().all(|block| matches!(block, DocBlock::Text { .. })) {
-        return prompt::compile(&blocks, &context, None, &roots);
-    }
-    let compiled =
-        tokio::task::spawn_blocking(move || prompt::compile(&blocks, &context, None, &roots)).await;
-    compiled.unwrap_or_else(|error| prompt::Compiled {
-        blocks: Vec::new(),
-        unresolved: vec![format!("the prompt could not be compiled: {error}")],
     })
 }
 

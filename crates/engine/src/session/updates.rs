@@ -7,6 +7,7 @@ use signalbox_facts::{
 
 use super::actor::Actor;
 use crate::batch::{Batch, Item};
+use crate::prompt::Opening;
 
 /// A batch is committed when its facts hold this much, even if more events are there.
 const BATCH_BYTES: usize = 256 << 10;
@@ -83,11 +84,14 @@ impl Actor {
         if !info.options.is_empty() {
             self.signal(SignalBody::ConfigOptions(info.options));
         }
-        let instructions =
-            self.row.instructions.clone().filter(|_| !info.takes_instructions && !info.resumed);
+        let opening = (!info.resumed).then(|| Opening {
+            cwd: self.row.cwd.clone(),
+            reads: self.core.catalog.reads_rules(&self.row.provider),
+            instructions: self.row.instructions.clone().filter(|_| !info.takes_instructions),
+        });
         if let Some(live) = &mut self.agent {
             live.ready = true;
-            live.instructions = instructions;
+            live.opening = opening;
         }
         self.commit().await;
         self.drive_prompt().await;

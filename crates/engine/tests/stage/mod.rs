@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
     Accepted, Catalog, Engine, EngineConfig, Limits, OpError, Origin, ProviderEntry, SessionStream,
     base_environment,
@@ -79,6 +80,7 @@ impl Stage {
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
+            sources: Sources::default(),
             on_load: Box::new(move |stream| loads.lock().push(stream)),
             now_ms: signalbox_engine::wall_clock_ms,
         };

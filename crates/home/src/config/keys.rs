@@ -88,6 +88,19 @@ pub(super) const KEYS: &[Key] = &[
         provider(config, name)?.protocol = u16::try_from(version).ok();
         Ok(())
     }),
+    key(&["providers", "*", "reads_rules"], |config, name, value| {
+        let Value::Boolean(reads) = value else { return Err(Wrong::Type { expected: "true or false" }) };
+        provider(config, name)?.reads_rules = Some(reads);
+        Ok(())
+    }),
+    key(&["skills", "roots"], |config, _, value| {
+        config.skills.roots = paths(value)?;
+        Ok(())
+    }),
+    key(&["rules", "files"], |config, _, value| {
+        config.rules.files = paths(value)?;
+        Ok(())
+    }),
     key(&["limits", "frame_bytes"], |config, _, value| bytes(value, &mut config.limits.frame_bytes)),
     key(&["limits", "outbox_bytes"], |config, _, value| bytes(value, &mut config.limits.outbox_bytes)),
     key(&["limits", "agent_line_bytes"], |config, _, value| {
@@ -193,6 +206,17 @@ fn texts(value: Value) -> Result<Vec<String>, Wrong> {
     let expected = "an array of strings";
     let Value::Array(values) = value else { return Err(Wrong::Type { expected }) };
     values.into_iter().map(|value| text(value).map_err(|_| Wrong::Type { expected })).collect()
+}
+
+/// Absolute paths; `~/` is not expanded, because nobody but a shell knows whose home is meant.
+fn paths(value: Value) -> Result<Vec<PathBuf>, Wrong> {
+    let paths = texts(value).map_err(|_| Wrong::Type { expected: "an array of absolute paths" })?;
+    let paths = paths.into_iter().map(PathBuf::from);
+    let absolute = |path: PathBuf| match path.is_absolute() {
+        true => Ok(path),
+        false => Err(Wrong::Value(format!("{} is not an absolute path", path.display()))),
+    };
+    paths.map(absolute).collect()
 }
 
 fn number(value: Value, expected: &'static str, least: u64, most: u64) -> Result<u64, Wrong> {

@@ -25,6 +25,10 @@ pub struct Config {
     pub limits: Limits,
     /// The server process.
     pub server: Server,
+    /// Where skills are looked for besides the usual folders.
+    pub skills: Skills,
+    /// Rules for agents that do not read them themselves.
+    pub rules: Rules,
 }
 
 impl Default for Config {
@@ -34,6 +38,8 @@ impl Default for Config {
             providers: BTreeMap::new(),
             limits: Limits::default(),
             server: Server::default(),
+            skills: Skills::default(),
+            rules: Rules::default(),
         }
     }
 }
@@ -55,6 +61,8 @@ pub struct ProviderConfig {
     pub yolo_mode: Option<String>,
     /// Highest ACP version to offer: 1 or 2.
     pub protocol: Option<u16>,
+    /// Whether it reads `AGENTS.md` itself, so that it is not sent.
+    pub reads_rules: Option<bool>,
 }
 
 // Variables carry secrets: only their names are shown.
@@ -68,8 +76,23 @@ impl fmt::Debug for ProviderConfig {
             .field("ask_mode", &self.ask_mode)
             .field("yolo_mode", &self.yolo_mode)
             .field("protocol", &self.protocol)
+            .field("reads_rules", &self.reads_rules)
             .finish()
     }
+}
+
+/// `[skills]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Skills {
+    /// More folders whose subfolders are skills, absolute. What the project or the user's folders have goes first.
+    pub roots: Vec<PathBuf>,
+}
+
+/// `[rules]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rules {
+    /// Rule files for every thread, absolute; agents get them before those of the project.
+    pub files: Vec<PathBuf>,
 }
 
 /// `[limits]`.
