@@ -244,14 +244,17 @@ fn config_option(option: &signalbox_facts::ConfigOption) -> ops::ConfigOption {
 pub fn entry(fact: &Fact) -> Option<TranscriptEntry> {
     let (role, continues, part) = match &fact.body {
         FactBody::Prompt(prompt) if prompt.is_legacy() => {
-            (Role::User, false, Part::Text { text: prompt.text.clone() })
+            (Role::User, false, Part::Text { text: prompt.text.clone(), message_id: None })
         }
         FactBody::Prompt(prompt) => (
             Role::User,
             prompt.opens.is_none(),
             Part::Prompt { text: prompt.text.clone(), display: prompt.display.clone() },
         ),
-        FactBody::AgentText(text) => (Role::Agent, false, Part::Text { text: text.text.clone() }),
+        FactBody::AgentText(AgentText { message_id, text }) => {
+            let message_id = Some(message_id.clone()).filter(|id| !id.is_empty());
+            (Role::Agent, false, Part::Text { text: text.clone(), message_id })
+        }
         FactBody::AgentThought(text) => (Role::Agent, false, Part::Reasoning { text: text.text.clone() }),
         FactBody::ToolCall(call) => (Role::Agent, false, tool_part(call)),
         FactBody::Plan(plan) => (Role::Agent, false, Part::Plan { entries: plan_lines(&plan.entries) }),

@@ -98,6 +98,7 @@ fn every_block_part_and_frame_is_written_as_it_was_read() {
         r#"{"seq":41,"role":"user","part":{"kind":"prompt","text":"t","display":"t"}}"#,
         r#"{"seq":42,"role":"user","part":{"kind":"prompt","text":"t","display":"t"},"continues":true}"#,
         r#"{"seq":43,"role":"agent","part":{"kind":"text","text":"t"},"through_seq":50}"#,
+        r#"{"seq":43,"role":"agent","part":{"kind":"text","text":"t","message_id":"m"}}"#,
         r#"{"seq":44,"role":"agent","part":{"kind":"reasoning","text":"t"}}"#,
         r#"{"seq":45,"role":"agent","part":{"kind":"tool_call","id":"c","title":"ls","status":"completed"}}"#,
         r#"{"seq":46,"role":"agent","part":{"kind":"tool_call","id":"c","title":"ls","status":"completed","tool_kind":"execute","agent_input":{}}}"#,

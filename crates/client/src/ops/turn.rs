@@ -70,7 +70,7 @@ pub enum Item {
         seq: Option<u64>,
         /// The last sequence that belongs to it so far.
         through_seq: Option<u64>,
-        /// Known only of messages seen live.
+        /// None if the server does not say; then messages that follow each other cannot be told apart.
         message_id: Option<String>,
         text: String,
     },
@@ -104,10 +104,12 @@ impl Row {
                 continues: entry.continues,
             },
             // Databases of old servers hold prompts in this form.
-            Part::Text { text } if user => {
+            Part::Text { text, .. } if user => {
                 Content::Prompt { text: Some(text), display: None, doc: None, continues: entry.continues }
             }
-            Part::Text { text } => Content::Text { message_id: None, text },
+            Part::Text { text, message_id } => {
+                Content::Text { message_id: message_id.filter(|id| !id.is_empty()), text }
+            }
             Part::Reasoning { text } => Content::Reasoning { text },
             Part::ToolCall { id, title, status, tool_kind, agent_input } => {
                 Content::ToolCall { id, title, status, kind: tool_kind, agent_input }

@@ -32,12 +32,20 @@ pub fn decode_op(text: &str) -> Result<Op, DecodeError> {
         return Err(DecodeError::NotAnOp);
     };
     let op = op.to_owned();
-    serde_json::from_value(value).map_err(|error| {
-        let message = error.to_string();
-        if message.starts_with("unknown variant") && message.contains(&format!("`{op}`")) {
-            DecodeError::Unknown { op }
-        } else {
-            DecodeError::Fields { op, message }
-        }
+    from_value(op, value)
+}
+
+/// Reads an op from an object with this tag.
+pub(super) fn from_value(op: String, value: Value) -> Result<Op, DecodeError> {
+    serde_json::from_value(value).map_err(|error| match fields(&op, &error) {
+        Some(message) => DecodeError::Fields { op, message },
+        None => DecodeError::Unknown { op },
     })
+}
+
+/// What is wrong with the fields of a tagged union; none if the tag itself is not known.
+pub(super) fn fields(tag: &str, error: &serde_json::Error) -> Option<String> {
+    let message = error.to_string();
+    let unknown = message.starts_with("unknown variant") && message.contains(&format!("`{tag}`"));
+    (!unknown).then_some(message)
 }

@@ -7,6 +7,7 @@
 //! - Ids are strings. Those this server makes are UUIDs; nothing may depend on that.
 
 mod activity;
+mod codec;
 mod decode;
 mod doc;
 mod event;
@@ -21,6 +22,7 @@ mod settings;
 mod transcript;
 
 pub use activity::{Activity, ActivityState, FailureReason, PendingInput, PendingKind};
+pub use codec::{EVENT_FRAME_BYTES, Incoming, Problem, Undecodable, decode, encode, event_frame};
 pub use decode::{DecodeError, decode_op};
 pub use doc::{ContextEntry, ContextKind, DocBlock, TextSpan};
 pub use event::{

@@ -33,7 +33,12 @@ pub enum Part {
     /// What the user wrote; `display` is a bounded form of it for lists.
     Prompt { text: String, display: String },
     /// The agent's words. Old databases hold prompts in this form too.
-    Text { text: String },
+    Text {
+        text: String,
+        /// As in `agent_text`: rows of one message share it, and two messages in a row are told apart by it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_id: Option<String>,
+    },
     /// The agent's thoughts.
     Reasoning { text: String },
     /// A tool call or an update of one; rows with one id belong together.

@@ -175,7 +175,7 @@ impl World {
             ),
             Kind::Text => (
                 Role::Agent,
-                Part::Text { text: words.clone() },
+                Part::Text { text: words.clone(), message_id: None },
                 json!({"event": "agent_text", "message_id": "", "text": words}),
             ),
             Kind::Thought => (
@@ -230,7 +230,7 @@ impl World {
             if let Some(last) = compacted.last_mut() {
                 let through = entry.through_seq.unwrap_or(entry.seq);
                 let joined = match (&mut last.part, &entry.part) {
-                    (Part::Text { text }, Part::Text { text: more })
+                    (Part::Text { text, .. }, Part::Text { text: more, .. })
                     | (Part::Reasoning { text }, Part::Reasoning { text: more }) => {
                         text.push_str(more);
                         true
