@@ -242,7 +242,7 @@ fn a_session_of_an_older_server_is_read_as_revision_0_idle() {
 #[test]
 fn a_session_is_written_with_every_key() {
     survives::<SessionSnapshot>(
-        r#"{"id":"5f1c","title":"Untitled session","title_origin":"default","pinned":false,"archived":false,"activity":{"revision":0,"state":{"kind":"idle"}},"provider":"grok","model":null,"project_path":"/work","cwd":"/work","roots":[],"worktree_path":null,"worktree_baseline":null,"worktree_discarded":false,"permission_mode":"ask","sandbox_policy":"workspace_write","acp_session_id":null,"forked_from":null,"memory_read":"inherit","memory_write":"inherit","created_at":1755763200000,"updated_at":0}"#,
+        r#"{"id":"5f1c","title":"Untitled session","title_origin":"default","pinned":false,"archived":false,"activity":{"revision":0,"state":{"kind":"idle"}},"provider":"grok","model":null,"project_path":"/work","cwd":"/work","roots":[],"worktree_path":null,"worktree_baseline":null,"worktree_discarded":false,"permission_mode":"ask","sandbox_policy":"workspace_write","rules":[],"acp_session_id":null,"forked_from":null,"memory_read":"inherit","memory_write":"inherit","created_at":1755763200000,"updated_at":0}"#,
     );
 }
 

@@ -49,7 +49,7 @@ pub enum Outcome {
     Steered,
     /// The session exists.
     Created { session: String },
-    /// The policy or the settings hold.
+    /// It is done: the policy, settings or queue are as asked, the turns are taken back.
     Applied,
     /// It was refused, or failed.
     Refused { message: String },

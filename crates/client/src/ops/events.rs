@@ -197,7 +197,9 @@ impl State {
                     }
                 });
             }
-            Event::SessionReverted { session, before_turn, through_seq } => {
+            Event::SessionReverted { session, before_turn, through_seq, request_id } => {
+                let applied = answered_by(Answer::Revert, Outcome::Applied);
+                self.settle(request_id.as_deref(), applied, &mut changes);
                 let known = self.session(&session, &mut changes);
                 known.diff = None;
                 if let Some(transcript) = &mut known.transcript {
@@ -215,7 +217,9 @@ impl State {
                     known.told.archived = frame;
                 });
             }
-            Event::QueueChanged { session, queue, paused } => {
+            Event::QueueChanged { session, queue, paused, request_id } => {
+                let applied = answered_by(Answer::Queue, Outcome::Applied);
+                self.settle(request_id.as_deref(), applied, &mut changes);
                 for (request_id, submitted) in &mut self.submitted {
                     if submitted.op.session() == Some(&session) {
                         submitted.queued =
@@ -304,7 +308,7 @@ fn answered_by(kind: Answer, outcome: Outcome) -> impl FnOnce(&Op) -> Option<Out
 /// The document of a prompt.
 fn document(op: Op) -> Option<Vec<DocBlock>> {
     match op {
-        Op::Prompt { doc, .. } | Op::QueueAdd { doc, .. } => Some(doc),
+        Op::Prompt { doc, .. } => Some(doc),
         Op::TurnInput(input) => Some(input.doc),
         _ => None,
     }

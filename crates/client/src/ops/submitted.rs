@@ -23,6 +23,10 @@ pub(super) enum Answer {
     Policy,
     /// `settings_changed`.
     Settings,
+    /// `session_reverted`.
+    Revert,
+    /// `queue_changed`.
+    Queue,
 }
 
 impl Submitted {
@@ -34,7 +38,11 @@ impl Submitted {
 /// None for ops that no event answers by `request_id`.
 pub(super) fn answer(op: &Op) -> Option<Answer> {
     match op {
-        Op::Prompt { .. } | Op::TurnInput(_) | Op::QueueAdd { .. } | Op::Compact { .. } => Some(Answer::Turn),
+        Op::Prompt { .. } | Op::TurnInput(_) | Op::Compact { .. } => Some(Answer::Turn),
+        Op::QueueAdd { .. } | Op::QueueEdit { .. } | Op::QueueRemove { .. } | Op::QueueMove { .. } => {
+            Some(Answer::Queue)
+        }
+        Op::Revert { .. } => Some(Answer::Revert),
         Op::NewSession(_) | Op::Fork { .. } => Some(Answer::Session),
         Op::SetExecutionPolicy { .. } => Some(Answer::Policy),
         Op::ThreadSettings { .. } => Some(Answer::Settings),

@@ -87,6 +87,33 @@ fn other_ops_are_settled_by_their_own_kind_of_answer() {
 }
 
 #[test]
+fn settings_queue_and_reverts_answer_for_themselves() {
+    let mut state = State::default();
+    let session = || "s".to_owned();
+    let request_id = |id: &str| Some(id.to_owned());
+    state.submit(Op::ThreadSettings {
+        session: session(),
+        settings: Default::default(),
+        request_id: request_id("settings"),
+    });
+    state.submit(Op::QueueMove { session: session(), order: vec![], request_id: request_id("queue") });
+    state.submit(Op::Revert {
+        session: session(),
+        before_turn: "t".into(),
+        request_id: request_id("revert"),
+    });
+    for event in [
+        json!({"event": "settings_changed", "session": "s", "request_id": "settings"}),
+        json!({"event": "queue_changed", "session": "s", "queue": [], "request_id": "queue"}),
+        json!({"event": "session_reverted", "session": "s", "before_turn": "t", "through_seq": 4, "request_id": "revert"}),
+    ] {
+        let id = event["request_id"].as_str().unwrap().to_owned();
+        assert_eq!(settled(&tells(&mut state, event)), [(id.as_str(), &Outcome::Applied)]);
+    }
+    assert!(state.submitted.is_empty());
+}
+
+#[test]
 fn an_op_that_could_not_be_read_is_refused() {
     let mut state = State::default();
     state.prompt("s", vec![], "mine");
