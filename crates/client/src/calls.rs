@@ -57,6 +57,10 @@ calls! {
     config_read(ConfigReadParams) -> ConfigReadResult = CONFIG_READ;
     /// `configRequirements/read`.
     config_requirements_read(ConfigRequirementsReadParams) -> ConfigRequirementsReadResult = CONFIG_REQUIREMENTS_READ;
+    /// `worktree/baselines`: what a thread's worktree could be made from.
+    worktree_baselines(WorktreeBaselinesParams) -> WorktreeBaselinesResult = WORKTREE_BASELINES;
+    /// `thread/worktree/discard`: removes a thread's worktree.
+    thread_worktree_discard(ThreadWorktreeDiscardParams) -> EmptyResult = THREAD_WORKTREE_DISCARD;
     /// `approval/list`: what waits for an answer.
     approval_list(ApprovalListParams) -> ApprovalListResult = APPROVAL_LIST;
     /// `approval/respond`: an answer, from a client that was not asked or could not answer in place.

@@ -68,7 +68,7 @@ fn initialize(ctx: Ctx<AppServer>, params: InitializeParams) -> Result<Initializ
             delta_interval: false,
             steer: true,
             approvals: true,
-            worktrees: false,
+            worktrees: true,
             batches: true,
         },
     })

@@ -17,6 +17,7 @@ mod thread;
 mod threads;
 mod turn;
 mod turns;
+mod worktree;
 
 use signalbox_rpc::Registry;
 
@@ -30,6 +31,7 @@ pub fn registry() -> Registry<AppServer> {
     thread::register(&mut registry);
     threads::register(&mut registry);
     settings::register(&mut registry);
+    worktree::register(&mut registry);
     turn::register(&mut registry);
     approval::register(&mut registry);
     model::register(&mut registry);

@@ -17,6 +17,7 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
         .server_notification::<ThreadClosedNotification>(said(method::THREAD_CLOSED, "A thread is no longer in memory."))
         .server_notification::<ThreadRevertedNotification>(said(method::THREAD_REVERTED, "The end of a thread's history was taken back."))
         .server_notification::<ThreadQueueChangedNotification>(said(method::THREAD_QUEUE_CHANGED, "A thread's queue of follow-ups is another."))
+        .server_notification::<ThreadWorktreeDiscardedNotification>(said(method::THREAD_WORKTREE_DISCARDED, "Ext: a thread's worktree is gone; its history stays."))
         .server_notification::<ThreadSettingsUpdatedNotification>(said(method::THREAD_SETTINGS_UPDATED, "Settings of a thread changed; all of them are told."))
         .server_notification::<ThreadModelsUpdatedNotification>(said(method::THREAD_MODELS_UPDATED, "Ext: the agent told which models it offers."))
         .server_notification::<ThreadConfigOptionsUpdatedNotification>(said(method::THREAD_CONFIG_OPTIONS_UPDATED, "Ext: the agent told its options, all of them."))

@@ -1,6 +1,8 @@
 //! Starting, joining, reading and leaving a thread.
 
-use signalbox_facts::{Policy, SessionId};
+use std::path::Path;
+
+use signalbox_facts::{Fact, FactBody, Policy, Seq, SessionId};
 use signalbox_protocol::app::{
     ApprovalsReviewer, OpenedThread, ThreadReadParams, ThreadReadResult, ThreadResumeParams,
     ThreadResumeResult, ThreadStartParams, ThreadStartResult, ThreadStatus, ThreadUnsubscribeParams,
@@ -64,7 +66,7 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
         policy: params.policy.map(Into::into),
     };
     let change = wishes.over(Policy::default(), false)?;
-    let warnings = unused_at_start(&params);
+    let mut warnings = unused_at_start(&params);
     let session = SessionId::generate();
     // From here on, so that the answer precedes even `thread/started`.
     hold(&ctx, session);
@@ -74,8 +76,21 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
     let hub = app.hub(session).await?;
     change.apply(&hub);
     let snapshot = join_or_read(&ctx, &hub, Wants::Made).await?;
+    if snapshot.row.worktree.is_some() {
+        warnings.extend(said_before(app, session, snapshot.seq).await?);
+    }
     warn(&ctx, session, warnings);
     Ok(ThreadStartResult { opened: opened(snapshot, Vec::new()) })
+}
+
+/// What was warned of while nobody could be subscribed yet, up to this seq.
+async fn said_before(app: &AppServer, session: SessionId, through: Seq) -> Result<Vec<String>, Error> {
+    let facts = app.hubs().reader().facts(session, 1, through).await?;
+    let warning = |fact: Fact| match fact.body {
+        FactBody::Warning(warning) => Some(warning.message),
+        _ => None,
+    };
+    Ok(facts.into_iter().filter_map(warning).collect())
 }
 
 fn new_session(
@@ -180,8 +195,17 @@ async fn apply_overrides(
     };
     let now = hub.read(false).await?;
     let change = wishes.over(now.row.policy, hub.never_ask())?;
+    let mut cwd = directory(ctx.app(), params.cwd.as_deref());
+    if let (Some(outside), Some(worktree)) = (&cwd, &now.row.worktree)
+        && !Path::new(outside).starts_with(&worktree.path)
+    {
+        // Existing clients send the directory that they were started in, which is the source more often than not.
+        warnings
+            .push(format!("The thread works in its worktree {}, not in {outside}.", worktree.path.display()));
+        cwd = None;
+    }
     let settings = SettingsPatch {
-        cwd: directory(ctx.app(), params.cwd.as_deref()),
+        cwd,
         roots: params.runtime_workspace_roots.clone(),
         model: params.model.clone(),
         policy: change.patch,

@@ -7,8 +7,8 @@ use signalbox_protocol::app::{
     ErrorNotification, ServerNotification, ThreadArchivedNotification, ThreadClosedNotification,
     ThreadConfigOptionsUpdatedNotification, ThreadDeletedNotification, ThreadModelsUpdatedNotification,
     ThreadNameUpdatedNotification, ThreadQueueChangedNotification, ThreadRevertedNotification,
-    ThreadSettingsUpdatedNotification, ThreadStartedNotification, ThreadUnarchivedNotification, TurnError,
-    WarningNotification,
+    ThreadSettingsUpdatedNotification, ThreadStartedNotification, ThreadUnarchivedNotification,
+    ThreadWorktreeDiscardedNotification, TurnError, WarningNotification,
 };
 
 use super::convert;
@@ -46,6 +46,15 @@ pub(super) fn of_fact(
         }
         FactBody::QueueChanged(_) => {
             (Scope::Subscribers, ThreadQueueChangedNotification { thread_id }.into())
+        }
+        FactBody::WorktreeDiscarded(discarded) => {
+            let gone = ThreadWorktreeDiscardedNotification {
+                thread_id,
+                path: discarded.path.display().to_string(),
+                removed_checkout: discarded.removed_checkout,
+                deleted_branch: discarded.deleted_branch.clone(),
+            };
+            (Scope::All, gone.into())
         }
         // Existing clients take an `error` that will not be retried for the end of the turn they are watching.
         FactBody::Warning(warning) if warning.terminal && !running => {

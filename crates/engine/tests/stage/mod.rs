@@ -1,5 +1,7 @@
 //! The stage of the engine's tests: an engine on a store of its own, real agent processes, and somebody who watches.
 
+pub mod git;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -29,6 +29,7 @@ mod thread_methods;
 mod turn;
 mod turn_methods;
 mod usage;
+mod worktree;
 
 pub use account::*;
 pub use approval::*;
@@ -51,3 +52,4 @@ pub use thread_methods::*;
 pub use turn::*;
 pub use turn_methods::*;
 pub use usage::*;
+pub use worktree::*;

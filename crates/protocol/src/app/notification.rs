@@ -34,6 +34,7 @@ messages! {
         Thread ThreadClosed(ThreadClosedNotification) = method::THREAD_CLOSED,
         Thread ThreadReverted(ThreadRevertedNotification) = method::THREAD_REVERTED,
         Thread ThreadQueueChanged(ThreadQueueChangedNotification) = method::THREAD_QUEUE_CHANGED,
+        Thread ThreadWorktreeDiscarded(ThreadWorktreeDiscardedNotification) = method::THREAD_WORKTREE_DISCARDED,
         Thread ThreadSettingsUpdated(ThreadSettingsUpdatedNotification) = method::THREAD_SETTINGS_UPDATED,
         Thread ThreadModelsUpdated(ThreadModelsUpdatedNotification) = method::THREAD_MODELS_UPDATED,
         Thread ThreadConfigOptionsUpdated(ThreadConfigOptionsUpdatedNotification) = method::THREAD_CONFIG_OPTIONS_UPDATED,
@@ -205,6 +206,20 @@ pub struct ThreadRevertedNotification {
 #[serde(rename_all = "camelCase")]
 pub struct ThreadQueueChangedNotification {
     pub thread_id: String,
+}
+
+/// Ext: a thread's worktree is gone; its history stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadWorktreeDiscardedNotification {
+    pub thread_id: String,
+    /// Where it was.
+    pub path: String,
+    /// Whether there was still a checkout to remove.
+    pub removed_checkout: bool,
+    /// The branch that was deleted with it; absent if it was gone, or is checked out elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_branch: Option<String>,
 }
 
 /// Settings of a thread changed; all of them are told.

@@ -163,6 +163,10 @@ pub fn notifications() -> Vec<(&'static str, Value)> {
         (method::THREAD_REVERTED, json!({"threadId": "s", "beforeTurnId": "t"})),
         (method::THREAD_QUEUE_CHANGED, thread_only),
         (
+            method::THREAD_WORKTREE_DISCARDED,
+            json!({"threadId": "s", "path": "/t", "removedCheckout": true, "deletedBranch": "b"}),
+        ),
+        (
             method::THREAD_SETTINGS_UPDATED,
             json!({"threadId": "s", "threadSettings": {
                 "cwd": "/w", "model": "m", "modelProvider": "codex", "effort": "high", "summary": "none", "personality": "friendly",

@@ -202,6 +202,7 @@ impl Client {
             | Told::ThreadDeleted(_)
             | Told::ThreadClosed(_)
             | Told::ThreadQueueChanged(_)
+            | Told::ThreadWorktreeDiscarded(_)
             | Told::ThreadModelsUpdated(_)
             | Told::ThreadConfigOptionsUpdated(_) => {}
             Told::ThreadResyncRequired(_) | Told::CoreEvent(_) => panic!("the view tells no {method}"),
