@@ -42,6 +42,7 @@ transcripts! {
     two_clients,
     joiner_in_text,
     joiner_with_approval,
+    worktree,
 }
 
 #[test]

@@ -13,9 +13,10 @@ mod stage;
 use std::path::{Path, PathBuf};
 
 use signalbox_engine::project;
+use signalbox_facts::FactBody;
 use signalbox_protocol::ops::{Event, PermissionMode, SandboxLevel};
 use stage::git::{commit, git, with_repository, write};
-use stage::{Stage, Watched};
+use stage::{Stage, Watched, fact};
 
 /// A diff as it is told: text, truncated, partial.
 type Told = (String, bool, bool);
@@ -79,9 +80,28 @@ async fn new_deleted_renamed_and_binary_files_are_in_it() {
 async fn a_turn_that_changes_nothing_tells_none_and_one_that_changes_back_tells_an_empty_one() {
     let (_stage, _repo, mut session) = free_hand().await;
     assert_eq!(turn(&mut session, "say Hello.\nrun true\nread README.md").await, []);
-    let told = turn(&mut session, "run echo x > there; sleep 0.3\nsleep 300\nrun rm there").await;
-    assert_eq!(told.last(), Some(&(String::new(), false, false)), "{told:?}");
-    assert!(told.len() == 2, "{told:?}");
+    session.policy(PermissionMode::Ask, SandboxLevel::DangerFullAccess).await;
+    session.prompts("run echo x > there\nrun rm there").await;
+    let first = session.is_asked().await;
+    session.answers(&first, Some("allow")).await.unwrap();
+    // The second command waits until the diff of the first is told.
+    let (mut second, mut told) = (None, false);
+    while second.is_none() || !told {
+        let seen = session.until(|_| true).await;
+        match seen.last().and_then(fact) {
+            Some(FactBody::PermissionRequested(input)) => second = Some((**input).clone()),
+            Some(FactBody::TurnDiff(diff)) => told = diff.diff.contains("+x\n"),
+            _ => {}
+        }
+    }
+    session.answers(&second.unwrap(), Some("allow")).await.unwrap();
+    let seen = session.until_end().await;
+    let diffs = seen.iter().filter_map(fact).filter_map(|body| match body {
+        FactBody::TurnDiff(diff) => Some(diff.diff.as_str()),
+        _ => None,
+    });
+    assert_eq!(diffs.collect::<Vec<_>>(), [""]);
+    session.policy(PermissionMode::Yolo, SandboxLevel::DangerFullAccess).await;
     // What one turn did is where the next one begins.
     turn(&mut session, "run echo first > kept").await;
     let told = turn(&mut session, "run echo second >> kept").await;

@@ -1,5 +1,6 @@
 //! The figures, each a line: what was measured, the goal, the raw reference.
 
+mod repository;
 mod requests;
 mod start;
 mod streaming;
@@ -18,13 +19,16 @@ pub(crate) struct Figure {
 
 type Measure = fn(&Path) -> Result<Vec<Figure>>;
 
-const MEASURES: [(&str, Measure); 6] = [
+const MEASURES: [(&str, Measure); 9] = [
     ("start", start::to_initialize),
     ("memory", start::idle_memory),
     ("requests", requests::latency_and_rate),
     ("burst", requests::burst),
     ("streaming", streaming::rate),
     ("delay", streaming::delay),
+    ("sessions", repository::sessions),
+    ("snapshot", repository::snapshot),
+    ("first-prompt", repository::first_prompt),
 ];
 
 /// Runs the measures and prints their figures as they come.

@@ -157,7 +157,7 @@ fn collect(delta: &str, now: u64, delays: &mut Vec<Duration>) {
     }
 }
 
-fn now_micros() -> u64 {
+pub(super) fn now_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
