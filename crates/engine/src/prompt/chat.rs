@@ -111,7 +111,7 @@ fn sides(entries: &[ItemEntry]) -> Vec<Side> {
     for (item, entry) in entries {
         let (text, whole) = match &entry.part {
             Part::Prompt { text, .. } => (text.clone(), true),
-            Part::Text { text } => (text.clone(), false),
+            Part::Text { text, .. } => (text.clone(), false),
             Part::Plan { entries } => {
                 let lines: Vec<String> = entries.iter().map(|entry| format!("- {entry}")).collect();
                 (lines.join("\n"), true)
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn says(seq: u64, item: u64, text: &str) -> ItemEntry {
-        entry(seq, item, Role::Agent, Part::Text { text: text.to_owned() })
+        entry(seq, item, Role::Agent, Part::Text { text: text.to_owned(), message_id: None })
     }
 
     #[test]
