@@ -2,7 +2,7 @@
 
 use signalbox_engine::OpError;
 use signalbox_rpc::{RpcError, UNAUTHORIZED};
-use signalbox_store::StoreError;
+use signalbox_store::{StoreError, TranscriptError};
 
 /// A request that is refused as a whole, and conditions that existing clients know by this code and their text.
 const INVALID_REQUEST: i32 = -32600;
@@ -74,6 +74,26 @@ pub(crate) fn stale_cursor() -> Error {
     RpcError::new(INVALID_PARAMS, "stale_cursor", "the cursor leads nowhere; ask for the first page again")
         .with("path", "cursor")
         .into()
+}
+
+/// A page of a transcript that cannot be had.
+pub(crate) fn of_transcript(error: TranscriptError) -> Error {
+    match error {
+        TranscriptError::Store(error) => error.into(),
+        TranscriptError::InvalidCursor { value } => {
+            let message = format!("{value} is no prompt that opens a turn of this thread");
+            RpcError::new(INVALID_PARAMS, "stale_cursor", message).with("path", "before").into()
+        }
+        TranscriptError::Unreadable { session, seq, reason, older } => {
+            tracing::error!(%session, seq, reason, "a stored turn cannot be read");
+            let message = format!("fact {seq} of this thread cannot be read; the turns before it can");
+            let error = RpcError::new(STORAGE, "thread_unreadable", message).with("seq", seq);
+            match older {
+                Some(older) => error.with("before", older).into(),
+                None => error.into(),
+            }
+        }
+    }
 }
 
 fn of_op(error: &OpError) -> RpcError {

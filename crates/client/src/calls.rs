@@ -37,6 +37,8 @@ calls! {
     thread_list(ThreadListParams) -> ThreadListResult = THREAD_LIST;
     /// `thread/loaded/list`: ids of the threads in memory.
     thread_loaded_list(ThreadLoadedListParams) -> ThreadLoadedListResult = THREAD_LOADED_LIST;
+    /// `thread/transcript/read`: a page of the Op/Event transcript.
+    thread_transcript_read(ThreadTranscriptReadParams) -> ThreadTranscriptReadResult = THREAD_TRANSCRIPT_READ;
     /// `thread/unsubscribe`: leaves a thread.
     thread_unsubscribe(ThreadUnsubscribeParams) -> ThreadUnsubscribeResult = THREAD_UNSUBSCRIBE;
     /// `turn/start`: a prompt; the core decides whether it starts or steers a turn, unless `mode` says.

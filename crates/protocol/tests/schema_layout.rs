@@ -33,6 +33,7 @@ fn document() -> Value {
         request::<ThreadReadParams, ThreadReadResult>(method::THREAD_READ),
         request::<ThreadListParams, ThreadListResult>(method::THREAD_LIST),
         request::<ThreadLoadedListParams, ThreadLoadedListResult>(method::THREAD_LOADED_LIST),
+        request::<ThreadTranscriptReadParams, ThreadTranscriptReadResult>(method::THREAD_TRANSCRIPT_READ),
         request::<ThreadUnsubscribeParams, ThreadUnsubscribeResult>(method::THREAD_UNSUBSCRIBE),
         request::<TurnStartParams, TurnStartResult>(method::TURN_START),
         request::<TurnSteerParams, TurnSteerResult>(method::TURN_STEER),

@@ -15,6 +15,7 @@ mod said;
 mod settings;
 mod thread;
 mod threads;
+mod transcript;
 mod turn;
 mod turns;
 mod worktree;
@@ -30,6 +31,7 @@ pub fn registry() -> Registry<AppServer> {
     connection::register(&mut registry);
     thread::register(&mut registry);
     threads::register(&mut registry);
+    transcript::register(&mut registry);
     settings::register(&mut registry);
     worktree::register(&mut registry);
     turn::register(&mut registry);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use signalbox_facts::{
-    CompactionStatus, FactBody, FileChangeKind, FileDiff, ItemKind, Plan, PlanStatus, Prompt, Seq, ToolCall,
+    CompactionStatus, DocBlock, FactBody, FileChangeKind, FileDiff, ItemKind, Plan, PlanStatus, Prompt, Seq, ToolCall,
     ToolContent, ToolOutcome, ToolStatus,
 };
 use signalbox_protocol::app::{
@@ -41,7 +41,11 @@ pub(super) fn makes_item(body: &FactBody) -> bool {
 
 pub(super) fn user_message(prompt: &Prompt) -> ItemBody {
     ItemBody::UserMessage {
-        content: convert::input_out(&prompt.blocks),
+        content: if prompt.is_legacy() {
+            convert::input_out(&[DocBlock::text(prompt.text.as_str())])
+        } else {
+            convert::input_out(&prompt.blocks)
+        },
         client_id: prompt.client_message_id.clone(),
     }
 }

@@ -7,6 +7,7 @@ pub const THREAD_RESUME: &str = "thread/resume";
 pub const THREAD_READ: &str = "thread/read";
 pub const THREAD_LIST: &str = "thread/list";
 pub const THREAD_LOADED_LIST: &str = "thread/loaded/list";
+pub const THREAD_TRANSCRIPT_READ: &str = "thread/transcript/read";
 pub const THREAD_UNSUBSCRIBE: &str = "thread/unsubscribe";
 pub const TURN_START: &str = "turn/start";
 pub const TURN_STEER: &str = "turn/steer";
