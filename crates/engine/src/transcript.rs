@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use signalbox_facts::{Seq, SessionId, compact};
 use signalbox_protocol::ops::{Part, Role, TranscriptEntry};
 pub use signalbox_store::TranscriptError;
-use signalbox_store::{PageRequest, Reader};
+use signalbox_store::{PageRequest, Reader, TranscriptFacts};
 
 use crate::project;
 
@@ -73,15 +73,20 @@ pub async fn page_of_items(
         };
     };
     let request = PageRequest { before, turns: limit.unwrap_or(DEFAULT_TURNS), ..PageRequest::default() };
-    let read = reader.transcript(session, request).await?;
+    Ok(of_facts(reader.transcript(session, request).await?))
+}
+
+/// The page that these facts make. Pure.
+#[must_use]
+pub fn of_facts(read: TranscriptFacts) -> ItemPage {
     // Chunks that the background has not joined yet are joined here: a page does not depend on how far it is.
     let facts = compact(&read.facts);
     let entries = facts.iter().filter_map(|fact| Some((fact.item_seq, project::entry(fact)?))).collect();
-    Ok(ItemPage {
+    ItemPage {
         entries: without_steps(entries),
         next_before: read.next_before,
         snapshot_through: read.snapshot_through,
-    })
+    }
 }
 
 /// Leaves out each update of a tool call that was still going on where the same turn later tells how that call ended;
@@ -135,4 +140,108 @@ fn without_steps(mut entries: Vec<ItemEntry>) -> Vec<ItemEntry> {
 fn is_end(status: &str) -> bool {
     let status = status.trim();
     status.eq_ignore_ascii_case("completed") || status.eq_ignore_ascii_case("failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(seq: Seq) -> TranscriptEntry {
+        let part = Part::Prompt { text: "go".into(), display: "go".into() };
+        TranscriptEntry { seq, role: Role::User, part, through_seq: None, continues: false }
+    }
+
+    fn tool(seq: Seq, status: &str) -> TranscriptEntry {
+        let part = Part::ToolCall {
+            id: "call".into(),
+            title: String::new(),
+            status: status.into(),
+            tool_kind: None,
+            agent_input: None,
+        };
+        TranscriptEntry { seq, role: Role::Agent, part, through_seq: None, continues: false }
+    }
+
+    fn known(mut entry: TranscriptEntry, name: &str) -> TranscriptEntry {
+        if let Part::ToolCall { title, tool_kind, agent_input, .. } = &mut entry.part {
+            *title = name.into();
+            *tool_kind = Some("agent".into());
+            *agent_input = serde_json::json!({ "agent_type": name }).as_object().cloned();
+        }
+        entry
+    }
+
+    fn seqs(entries: &[TranscriptEntry]) -> Vec<Seq> {
+        entries.iter().map(|entry| entry.seq).collect()
+    }
+
+    #[test]
+    fn an_end_takes_the_place_of_the_steps_before_it_and_keeps_what_they_knew() {
+        let kept = superseded(vec![
+            user(0),
+            known(tool(1, "pending"), "explorer"),
+            tool(2, "in_progress"),
+            tool(3, "completed"),
+            tool(4, "in_progress"),
+            user(5),
+            tool(6, "failed"),
+        ]);
+        assert_eq!(seqs(&kept), [0, 3, 4, 5, 6]);
+        assert_eq!(kept[1], known(tool(3, "completed"), "explorer"));
+        assert_eq!(kept[4], tool(6, "failed"));
+    }
+
+    #[test]
+    fn the_nearest_step_wins_and_the_end_itself_before_all() {
+        let kept = superseded(vec![
+            user(0),
+            known(tool(1, "pending"), "far"),
+            known(tool(2, "in_progress"), "near"),
+            tool(3, "completed"),
+        ]);
+        assert_eq!(kept[1], known(tool(3, "completed"), "near"));
+        let kept =
+            superseded(vec![user(0), known(tool(1, "pending"), "step"), known(tool(2, "failed"), "end")]);
+        assert_eq!(kept[1], known(tool(2, "failed"), "end"));
+    }
+
+    #[test]
+    fn steps_without_an_end_stay() {
+        let all = vec![user(0), tool(1, "pending"), tool(2, "in_progress")];
+        assert_eq!(superseded(all.clone()), all);
+    }
+
+    #[test]
+    fn an_end_of_another_turn_ends_nothing_here() {
+        let all = vec![user(0), tool(1, "pending"), user(2), tool(3, "completed")];
+        assert_eq!(superseded(all.clone()), all);
+        // A prompt that steers does not begin a turn.
+        let steered = TranscriptEntry { continues: true, ..user(2) };
+        let kept = superseded(vec![user(0), tool(1, "pending"), steered, tool(3, "completed")]);
+        assert_eq!(seqs(&kept), [0, 2, 3]);
+    }
+
+    #[test]
+    fn every_end_stays_and_the_next_one_takes_the_steps() {
+        let kept = superseded(vec![
+            user(0),
+            known(tool(1, "pending"), "first"),
+            tool(2, "completed"),
+            known(tool(3, "pending"), "second"),
+            tool(4, "failed"),
+        ]);
+        assert_eq!(seqs(&kept), [0, 2, 4]);
+        assert_eq!(kept[1], known(tool(2, "completed"), "first"));
+        assert_eq!(kept[2], known(tool(4, "failed"), "second"));
+    }
+
+    #[test]
+    fn a_status_is_read_whatever_its_case_and_the_space_around_it() {
+        for end in ["  COMPLETED ", "Failed", "completed"] {
+            let kept = superseded(vec![user(0), tool(1, "pending"), tool(2, end)]);
+            assert_eq!(seqs(&kept), [0, 2], "{end}");
+        }
+        let kept = superseded(vec![user(0), tool(1, "pending"), tool(2, "complete")]);
+        assert_eq!(seqs(&kept), [0, 1, 2]);
+    }
 }

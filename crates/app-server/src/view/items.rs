@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use signalbox_facts::{
-    CompactionStatus, DocBlock, FactBody, FileChangeKind, FileDiff, ItemKind, Plan, PlanStatus, Prompt, Seq, ToolCall,
-    ToolContent, ToolOutcome, ToolStatus,
+    CompactionStatus, DocBlock, FactBody, FileChangeKind, FileDiff, ItemKind, Plan, PlanStatus, Prompt, Seq,
+    ToolCall, ToolContent, ToolOutcome, ToolStatus,
 };
 use signalbox_protocol::app::{
     CommandAction, CommandExecutionSource, CommandExecutionStatus, DynamicToolCallOutputContentItem,

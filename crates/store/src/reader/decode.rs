@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as WordError, StrDeserializer};
 use signalbox_facts::{
-    Fact, FactBody, PendingInput, Provider, SessionId, SessionRow, TurnId, TurnRow, Warning,
+    Activity, Fact, FactBody, PendingInput, Provider, SessionId, SessionRow, TurnId, TurnRow, Warning,
 };
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -21,7 +21,8 @@ pub(super) const SESSION: &str = "s.id, s.provider, s.cwd, s.project_path, s.wor
 
 /// The session of a row of [`SESSION`].
 pub(super) fn session(row: &SqliteRow) -> Result<SessionRow, Reason> {
-    let activity: signalbox_facts::Activity = json(row, "activity")?;
+    // A session of before there was activity is at revision 0, idle.
+    let activity: Option<Option<Activity>> = maybe_json(row, "activity")?;
     Ok(SessionRow {
         id: SessionId(id(row, "id")?),
         provider: Provider(text(row, "provider")?),
@@ -40,7 +41,7 @@ pub(super) fn session(row: &SqliteRow) -> Result<SessionRow, Reason> {
         ephemeral: flag(row, "ephemeral")?,
         archived: flag(row, "archived")?,
         agent_session: maybe_text(row, "agent_session")?,
-        activity,
+        activity: activity.flatten().unwrap_or_default(),
         usage: maybe_json(row, "usage")?,
         created_at_ms: int(row, "created_at_ms")?,
         updated_at_ms: int(row, "updated_at_ms")?,
@@ -91,8 +92,9 @@ pub(crate) fn fact(session: SessionId, row: &SqliteRow) -> Result<Fact, sqlx::Er
     let (item_seq, body) = match body {
         Ok(body) => (item_seq, body),
         Err(reason) => {
-            tracing::error!(%session, seq, reason, "fact is unreadable");
-            (None, unreadable(seq))
+            let kind = row.try_get::<&str, _>(5).ok().and_then(tag);
+            tracing::error!(%session, seq, kind, reason, "fact is unreadable");
+            (None, unreadable(seq, kind))
         }
     };
     Ok(Fact {
@@ -110,8 +112,26 @@ fn left_out() -> FactBody {
     warning("left_out", String::new())
 }
 
-fn unreadable(seq: u64) -> FactBody {
-    warning("unreadable", format!("Fact {seq} of this session cannot be read."))
+/// What a body calls itself, if it is JSON at all.
+fn tag(body: &str) -> Option<&str> {
+    #[derive(serde::Deserialize)]
+    struct Tag<'a> {
+        r#type: &'a str,
+    }
+    serde_json::from_str::<Tag<'_>>(body).ok().map(|tag| tag.r#type)
+}
+
+/// A body that is JSON was probably written by a newer version, whose facts have more to say.
+fn unreadable(seq: u64, kind: Option<&str>) -> FactBody {
+    let message = match kind {
+        Some(kind) => {
+            format!(
+                "Fact {seq} of this session ({kind}) cannot be read; a newer signalbox may have written it."
+            )
+        }
+        None => format!("Fact {seq} of this session is damaged and cannot be read."),
+    };
+    warning("unreadable", message)
 }
 
 fn warning(reason: &str, message: String) -> FactBody {

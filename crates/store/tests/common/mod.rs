@@ -1,6 +1,8 @@
 //! A session as a test writes it: numbers its facts and keeps what the store should hold.
 #![allow(dead_code, unreachable_pub, reason = "not every test file uses every verb")]
 
+pub mod history;
+
 use std::path::PathBuf;
 
 use signalbox_facts::{
