@@ -148,7 +148,7 @@ impl Place {
         }
         let pragmas = connection.execute(AssertSqlSafe(self.pragmas(Role::Write, options))).await;
         pragmas.map_err(|source| StoreError::open(path, source))?;
-        migrate(path, &mut connection, version).await?;
+        self.migrate(&mut connection, version, MIGRATIONS).await?;
         let sequence = sqlx::query("select value from counters where name = 'pending_sequence'");
         let row = connection.fetch_one(sequence).await.map_err(|source| StoreError::open(path, source))?;
         let sequence: i64 = row.try_get(0).map_err(|source| StoreError::open(path, source))?;
@@ -173,25 +173,120 @@ impl Place {
             _ => Err(StoreError::Foreign { path: path.to_path_buf() }),
         }
     }
+
+    /// All missing steps in one transaction: a crash leaves the old schema or the new one. What held data before is
+    /// copied beside the file first, because an older program cannot read the result.
+    async fn migrate(
+        &self,
+        connection: &mut SqliteConnection,
+        from: i64,
+        steps: &[&'static str],
+    ) -> Result<(), StoreError> {
+        let path = self.path();
+        let done = usize::try_from(from).unwrap_or(0);
+        let newest = steps.len();
+        if done >= newest {
+            return Ok(());
+        }
+        if let Self::File(path) = self
+            && from > 0
+        {
+            let kept = backup(path, connection, from).await?;
+            tracing::info!(backup = %kept.display(), "database copied before its migration");
+        }
+        let failed = |to: usize| {
+            let to = i64::try_from(to).unwrap_or(i64::MAX);
+            move |source| StoreError::Migrate { path: path.to_path_buf(), from, to, source }
+        };
+        connection.execute("begin immediate").await.map_err(failed(done + 1))?;
+        for (place, sql) in steps.iter().enumerate().skip(done) {
+            connection.execute(*sql).await.map_err(failed(place + 1))?;
+        }
+        let stamp =
+            format!("pragma application_id = {APPLICATION_ID}; pragma user_version = {newest}; commit");
+        connection.execute(AssertSqlSafe(stamp)).await.map_err(failed(newest))?;
+        tracing::info!(path = %path.display(), from, to = newest, "database schema created or migrated");
+        Ok(())
+    }
 }
 
-/// All missing steps in one transaction: a crash leaves the old schema or the new one.
-async fn migrate(path: &Path, connection: &mut SqliteConnection, from: i64) -> Result<(), StoreError> {
-    let done = usize::try_from(from).unwrap_or(0);
-    if done >= MIGRATIONS.len() {
-        return Ok(());
-    }
-    let failed = |to: usize| {
-        let to = i64::try_from(to).unwrap_or(i64::MAX);
-        move |source| StoreError::Migrate { path: path.to_path_buf(), from, to, source }
+/// Copies the database to `signalbox.db.schema-<version>`, named for the version that the copy has, whole or not at all.
+/// A copy of an earlier time is replaced.
+async fn backup(path: &Path, connection: &mut SqliteConnection, version: i64) -> Result<PathBuf, StoreError> {
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".schema-{version}{ending}"));
+        PathBuf::from(name)
     };
-    connection.execute("begin immediate").await.map_err(failed(done + 1))?;
-    for (place, sql) in MIGRATIONS.iter().enumerate().skip(done) {
-        connection.execute(*sql).await.map_err(failed(place + 1))?;
+    let (kept, partial) = (beside(""), beside(".partial"));
+    let failed = |source| StoreError::Backup { path: kept.clone(), source };
+    match std::fs::remove_file(&partial) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error.into())),
+        _ => {}
     }
-    let newest = MIGRATIONS.len();
-    let stamp = format!("pragma application_id = {APPLICATION_ID}; pragma user_version = {newest}; commit");
-    connection.execute(AssertSqlSafe(stamp)).await.map_err(failed(newest))?;
-    tracing::info!(path = %path.display(), from, to = newest, "database schema created or migrated");
-    Ok(())
+    let name = partial.to_string_lossy().into_owned();
+    let copy = sqlx::query("vacuum into ?1").bind(name);
+    connection.execute(copy).await.map_err(failed)?;
+    let moved = std::fs::File::open(&partial).and_then(|file| {
+        file.sync_all()?;
+        std::fs::rename(&partial, &kept)
+    });
+    moved.map_err(|error| failed(error.into()))?;
+    Ok(kept)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// A database of schema version 1 with a row in it, opened for writing.
+    async fn old(folder: &Path) -> (Place, SqliteConnection) {
+        let place = Place::File(folder.join("signalbox.db"));
+        let (mut connection, _) = place.open(&StoreOptions::default()).await.unwrap();
+        let older = "create table t (a); insert into t values ('kept'); pragma user_version = 1";
+        connection.execute(older).await.unwrap();
+        (place, connection)
+    }
+
+    async fn version(connection: &mut SqliteConnection) -> i64 {
+        connection.fetch_one("pragma user_version").await.unwrap().get(0)
+    }
+
+    #[tokio::test]
+    async fn what_held_data_is_copied_before_its_migration() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, mut connection) = old(folder.path()).await;
+        std::fs::write(folder.path().join("signalbox.db.schema-1.partial"), "of a crash").unwrap();
+        let steps = ["", "alter table t add column b", "update t set b = 'new'"];
+        place.migrate(&mut connection, 1, &steps).await.unwrap();
+        assert_eq!(version(&mut connection).await, 3);
+        let row = connection.fetch_one("select a || b from t").await.unwrap();
+        assert_eq!(row.get::<String, _>(0), "keptnew");
+
+        let copy = Place::File(folder.path().join("signalbox.db.schema-1"));
+        let mut before = copy.options(Role::Read, &StoreOptions::default()).connect().await.unwrap();
+        assert_eq!(version(&mut before).await, 1);
+        let row = before.fetch_one("select * from t").await.unwrap();
+        assert_eq!((row.len(), row.get::<String, _>(0).as_str()), (1, "kept"));
+        assert!(!folder.path().join("signalbox.db.schema-1.partial").exists());
+    }
+
+    #[tokio::test]
+    async fn a_migration_that_fails_leaves_the_file_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, mut connection) = old(folder.path()).await;
+        let steps = ["", "alter table t add column b", "update nothing set a = 1"];
+        let error = place.migrate(&mut connection, 1, &steps).await.unwrap_err();
+        assert!(matches!(error, StoreError::Migrate { from: 1, to: 3, .. }), "{error}");
+        drop(connection);
+        let mut connection = place.options(Role::Read, &StoreOptions::default()).connect().await.unwrap();
+        assert_eq!(version(&mut connection).await, 1);
+        assert_eq!(connection.fetch_one("select * from t").await.unwrap().len(), 1);
+        // Tried again, the copy of the first attempt is in nobody's way.
+        let (place, mut connection) =
+            (place.clone(), place.connect(Role::Write, &StoreOptions::default()).await.unwrap());
+        place.migrate(&mut connection, 1, &["", "alter table t add column b", ""]).await.unwrap();
+        assert_eq!(version(&mut connection).await, 3);
+    }
 }

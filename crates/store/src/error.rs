@@ -25,8 +25,8 @@ pub enum StoreError {
     /// A newer signalbox wrote the file.
     #[error(
         "{} was written by a newer signalbox (schema version {found}, this one knows up to {known}); \
-         use that version, or choose another home",
-        path.display()
+         use that version, or choose another home, or put back the copy {}.schema-{known} if there is one",
+        path.display(), path.display()
     )]
     Newer {
         /// The file.
@@ -53,6 +53,14 @@ pub enum StoreError {
         from: i64,
         /// Version that the failed step leads to.
         to: i64,
+        /// Why.
+        source: sqlx::Error,
+    },
+    /// The copy that is made before a migration could not be; the file is as it was.
+    #[error("cannot copy the database to {} before its schema is migrated; make room there, or move the home", path.display())]
+    Backup {
+        /// The copy.
+        path: PathBuf,
         /// Why.
         source: sqlx::Error,
     },

@@ -53,7 +53,7 @@ async fn a_fork_has_the_history_and_none_of_the_sources_own_affairs() {
         tool_call: None,
         decision: Decision::AcceptForSession,
         option_id: Some("yes".into()),
-        by: ResolvedBy { kind: ResolverKind::User, name: None },
+        by: ResolvedBy { kind: ResolverKind::Client, name: None },
         rule: None,
         message: None,
         kept_rule: Some(rule.clone()),
@@ -66,7 +66,7 @@ async fn a_fork_has_the_history_and_none_of_the_sources_own_affairs() {
         FactBody::SettingsChanged(
             SettingsChanged { effort: Some("high".into()), ..SettingsChanged::default() }.into(),
         ),
-        FactBody::QueueChanged(QueueChanged { entries: Vec::new(), paused: true }),
+        FactBody::QueueChanged(QueueChanged { paused: true, ..QueueChanged::default() }),
         FactBody::Archived { archived: true },
     ];
     bodies.push(prompt("and this", false, Some("message-1")));

@@ -142,7 +142,14 @@ impl History {
                     turn.reverted.get_or_insert(next);
                 }
                 session.turn = None;
-                vec![(None, FactBody::Reverted(Reverted { before_turn: from.id, from_seq: from.first }))]
+                vec![(
+                    None,
+                    FactBody::Reverted(Reverted {
+                        before_turn: from.id,
+                        from_seq: from.first,
+                        request_id: None,
+                    }),
+                )]
             }
             Step::Compact(place) => {
                 let ended: Vec<_> = self.turns.iter().filter(|turn| turn.end.is_some()).collect();
