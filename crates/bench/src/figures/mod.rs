@@ -1,5 +1,6 @@
 //! The figures, each a line: what was measured, the goal, the raw reference.
 
+mod history;
 mod repository;
 mod requests;
 mod start;
@@ -19,7 +20,7 @@ pub(crate) struct Figure {
 
 type Measure = fn(&Path) -> Result<Vec<Figure>>;
 
-const MEASURES: [(&str, Measure); 9] = [
+const MEASURES: [(&str, Measure); 10] = [
     ("start", start::to_initialize),
     ("memory", start::idle_memory),
     ("requests", requests::latency_and_rate),
@@ -29,6 +30,7 @@ const MEASURES: [(&str, Measure); 9] = [
     ("sessions", repository::sessions),
     ("snapshot", repository::snapshot),
     ("first-prompt", repository::first_prompt),
+    ("transcript", history::transcript_page),
 ];
 
 /// Runs the measures and prints their figures as they come.
