@@ -43,6 +43,7 @@ transcripts! {
     joiner_in_text,
     joiner_with_approval,
     worktree,
+    transcript,
 }
 
 #[test]

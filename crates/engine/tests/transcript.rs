@@ -52,7 +52,7 @@ fn texts(page: &TranscriptPage) -> Vec<String> {
 
 fn text(entry: &TranscriptEntry) -> String {
     match &entry.part {
-        Part::Prompt { text, .. } | Part::Text { text } | Part::Reasoning { text } => text.clone(),
+        Part::Prompt { text, .. } | Part::Text { text, .. } | Part::Reasoning { text } => text.clone(),
         Part::ToolCall { id, status, .. } => format!("{id} {status}"),
         Part::Plan { entries } => entries.join("\n"),
     }
@@ -201,7 +201,7 @@ async fn a_prompt_of_which_only_the_text_is_known_is_a_users_text_and_opens_its_
     assert_eq!(texts(&whole), ["Hello.", "old words", "yes", "newer words", "yes"]);
     let old = &whole.entries[1];
     assert_eq!((old.role, old.continues), (Role::User, false));
-    assert_eq!(old.part, Part::Text { text: "old words".into() });
+    assert_eq!(old.part, Part::Text { text: "old words".into(), message_id: None });
     let newest = get(&store, session.id, None, Some(1)).await;
     assert_eq!(texts(&newest), ["newer words", "yes"]);
     assert_eq!(newest.next_before, Some(newest.entries[0].seq));

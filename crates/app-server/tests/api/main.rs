@@ -13,4 +13,5 @@ mod refusals;
 mod stage;
 mod streams;
 mod threads;
+mod transcript;
 mod turns;
