@@ -16,10 +16,13 @@ const EXIT_FORCED: u8 = 130;
 pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
     let listen = if args.stdio { Listen::Stdio } else { args.listen };
     logs::init("warn");
-    let prepared = match setup::prepare(global, "app-server") {
+    let mut prepared = match setup::prepare(global, "app-server") {
         Ok(prepared) => prepared,
         Err(error) => return refuse(&error),
     };
+    if let Some(unattended) = args.unattended {
+        prepared.setup.config.server.unattended = unattended;
+    }
     for warning in &prepared.warnings {
         tracing::warn!("{warning}");
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use signalbox_home::Unattended;
 use signalbox_protocol::ops::PermissionMode;
 use signalbox_server::Listen;
 
@@ -148,6 +149,11 @@ pub(crate) struct AppServerArgs {
     /// The same as --listen stdio://
     #[arg(long, conflicts_with = "listen")]
     pub(crate) stdio: bool,
+
+    /// What happens to approvals that nobody is there to answer: wait, reject or wait:SECONDS [default: the
+    /// configuration's, else wait]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) unattended: Option<Unattended>,
 
     /// Run everything in this process (for now the only way, with or without this flag)
     #[arg(long)]

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::attendance::{Attendance, Unattended};
 use crate::bus::Bus;
 use crate::catalog::Catalog;
 use crate::prompt::Sources;
@@ -38,6 +39,8 @@ pub struct EngineConfig {
     pub idle_agent: Duration,
     /// Where skills and rules are looked for, besides a session's own directories.
     pub sources: Sources,
+    /// What happens to approvals that nobody is there to answer.
+    pub unattended: Unattended,
     /// Called whenever a session is loaded, before anything of it is released; the stream must be read without
     /// waiting for any client.
     pub on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
@@ -61,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) sources: Sources,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,
+    pub(crate) unattended: Unattended,
+    pub(crate) attendance: Arc<Attendance>,
     pub(crate) bus: Arc<Bus>,
     /// The sessions in memory.
     pub(crate) sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>,

@@ -17,6 +17,7 @@ use signalbox_workspace::BlobStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::attendance::Attending;
 use crate::batch::{Batch, Item};
 use crate::bus::OpEvents;
 use crate::catalog::Catalog;
@@ -54,6 +55,8 @@ impl Engine {
             sources: config.sources,
             on_load: config.on_load,
             now_ms: config.now_ms,
+            unattended: config.unattended,
+            attendance: Arc::default(),
             bus: Arc::default(),
             sessions: Mutex::default(),
             tracker: TaskTracker::new(),
@@ -145,6 +148,18 @@ impl Engine {
     #[must_use]
     pub fn op_events(&self) -> OpEvents {
         self.core.bus.listen()
+    }
+
+    /// Somebody is there who can answer the approvals of one session, or of all, until the guard is dropped. If nobody is,
+    /// [`EngineConfig::unattended`] decides.
+    #[must_use]
+    pub fn attend(&self, session: Option<SessionId>) -> Attending {
+        self.core.attendance.attend(session)
+    }
+
+    /// Somebody has asked which approvals wait, in one session or in all: for a minute that counts as being there.
+    pub fn approvals_listed(&self, session: Option<SessionId>) {
+        self.core.attendance.listed(session, tokio::time::Instant::now());
     }
 
     /// Takes a submission; its reply channel gets the decision. Submissions of one caller keep their order if the

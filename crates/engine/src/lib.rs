@@ -1,6 +1,7 @@
 //! Op in, facts and Events out: session actors, activity, parking, policy, prompt compiling, the Event projection.
 
 pub mod activity;
+mod attendance;
 mod batch;
 mod bus;
 mod catalog;
@@ -21,6 +22,7 @@ mod title;
 pub mod transcript;
 mod worktrees;
 
+pub use attendance::{Attending, Unattended};
 pub use bus::{OpEvent, OpEvents, OpEventsError};
 pub use catalog::{Catalog, ProviderEntry, ProviderStatus};
 pub use core::{EngineConfig, wall_clock_ms};

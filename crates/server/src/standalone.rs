@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use signalbox_app_server::{AppInfo, AppServer, Hubs};
 use signalbox_engine::prompt::Sources;
-use signalbox_engine::{Engine, EngineConfig, Limits, base_environment, wall_clock_ms};
+use signalbox_engine::{Engine, EngineConfig, Limits, Unattended, base_environment, wall_clock_ms};
 use signalbox_home::{Config, Home, Lock, LockError};
 use signalbox_rpc::{
     CloseReason, ConnOptions, OutboxLimits, RegistryError, Service, Transport, UnixDoor, serve,
@@ -123,6 +123,11 @@ impl Standalone {
                 home: Some(home.folder().to_path_buf()),
                 skill_roots: config.skills.roots.clone(),
                 rule_files: config.rules.files.clone(),
+            },
+            unattended: match config.server.unattended {
+                signalbox_home::Unattended::Wait => Unattended::Wait,
+                signalbox_home::Unattended::Reject => Unattended::Reject,
+                signalbox_home::Unattended::WaitFor(time) => Unattended::WaitFor(time),
             },
             on_load: hubs.on_load(),
             now_ms: wall_clock_ms,

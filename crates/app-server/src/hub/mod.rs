@@ -3,11 +3,12 @@
 pub(crate) mod frames;
 mod task;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use signalbox_engine::{OpError, SessionStream};
+use signalbox_engine::{Attending, OpError, SessionStream};
 use signalbox_facts::{Seq, SessionId, SessionRow};
 use signalbox_protocol::app::{Thread, ThreadSettings, Turn};
 use signalbox_rpc::{ConnectionId, Peer};
@@ -28,6 +29,8 @@ pub(crate) struct Hub {
     session: SessionId,
     commands: mpsc::Sender<Command>,
     subscribers: Mutex<Vec<Subscriber>>,
+    /// Those of them who can answer approvals, so that the core knows that somebody is there.
+    attending: Mutex<HashMap<ConnectionId, Attending>>,
     /// Held from taking a cursor to handing its frame out, so that cursors come in order. Innermost of all locks here but
     /// those of the connections.
     pub(crate) telling: Mutex<()>,
@@ -90,6 +93,7 @@ pub(crate) fn new(hubs: Hubs, stream: SessionStream) -> (Arc<Hub>, Task) {
         session: stream.row.id,
         commands: sender,
         subscribers: Mutex::default(),
+        attending: Mutex::default(),
         telling: Mutex::default(),
         seq: AtomicU64::new(stream.row.last_seq),
         never_ask: AtomicBool::new(false),
@@ -138,6 +142,11 @@ impl Hub {
         self.commands.send(command).await.map_err(|_gone| OpError::ShuttingDown.into())
     }
 
+    /// A subscriber of this session can answer approvals.
+    fn attends(&self, connection: ConnectionId, attending: Attending) {
+        self.attending.lock().insert(connection, attending);
+    }
+
     pub(crate) fn subscribers(&self) -> Vec<Subscriber> {
         self.subscribers.lock().clone()
     }
@@ -154,6 +163,7 @@ impl Hub {
 
     /// Ends a subscription; false if there was none.
     pub(crate) fn leave(&self, peer: &Peer) -> bool {
+        drop(self.attending.lock().remove(&peer.id()));
         let mut subscribers = self.subscribers.lock();
         let before = subscribers.len();
         subscribers.retain(|subscriber| subscriber.peer.id() != peer.id());

@@ -362,6 +362,11 @@ impl Task {
             subscribers.retain(|known| known.peer.id() != subscriber.peer.id());
             subscribers.push(subscriber.clone());
         }
+        if subscriber.can_answer()
+            && let Some(engine) = self.hubs.engine()
+        {
+            self.hub.attends(subscriber.peer.id(), engine.attend(Some(self.hub.session)));
+        }
         subscriber.connection.follow(self.hub.session);
         if subscriber.peer.is_closed() {
             // Its hook may have run before it was in the list.

@@ -33,6 +33,10 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
 
 fn list(ctx: Ctx<AppServer>, params: ApprovalListParams) -> Result<ApprovalListResult, Error> {
     let session = params.thread_id.as_deref().map(session_id).transpose()?;
+    if ctx.role() >= Role::Operator {
+        // It can answer them too; without a way to be asked it has to ask.
+        ctx.app().engine().approvals_listed(session);
+    }
     Ok(ApprovalListResult { data: ctx.app().hubs().approvals().records(session) })
 }
 

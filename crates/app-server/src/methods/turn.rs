@@ -3,8 +3,8 @@
 use signalbox_engine::{Accepted, OpError};
 use signalbox_facts::{SessionId, TurnId, TurnStatus};
 use signalbox_protocol::app::{
-    EmptyResult, TurnInterruptParams, TurnStartMode, TurnStartParams, TurnStartResult, TurnSteerParams,
-    TurnSteerResult, method,
+    EmptyResult, QueuedSubmission, TurnInterruptParams, TurnStartMode, TurnStartParams, TurnStartResult,
+    TurnSteerParams, TurnSteerResult, method,
 };
 use signalbox_protocol::ops::{DocBlock, Op, SettingsPatch, TurnInput, TurnMode};
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
@@ -51,6 +51,7 @@ async fn start(ctx: Ctx<AppServer>, params: TurnStartParams) -> Result<TurnStart
         return Err(errors::unsupported_field("toolOutput", "agents have no such input; send text"));
     }
     only_local(params.environments.as_deref())?;
+    let queued_input = (params.mode == Some(TurnStartMode::Queue)).then(|| params.input.clone());
     let doc = document(params.input)?;
     hold(&ctx, session);
     let hub = app.hub(session).await?;
@@ -100,19 +101,31 @@ async fn start(ctx: Ctx<AppServer>, params: TurnStartParams) -> Result<TurnStart
     // Before the turn can ask anything; taken back if no turn was started.
     let never_before = hub.never_ask();
     change.apply(&hub);
+    let queued_metadata = input.client_metadata.clone();
+    let queued_message = input.client_message_id.clone();
     let accepted = app.engine().submit(Op::TurnInput(input), origin(&ctx)).await;
     if !matches!(accepted, Ok(Accepted::Started { .. })) {
         hub.set_never_ask(never_before);
     }
+    let mut queued = None;
     let turn = match accepted? {
         Accepted::Started { turn } | Accepted::Steered { turn } => {
             convert::turn_out(turn, TurnStatus::InProgress, Some(app.now_ms()), None)
+        }
+        Accepted::Queued { turn } => {
+            queued = Some(QueuedSubmission {
+                id: turn.to_string(),
+                client_user_message_id: queued_message.unwrap_or_default(),
+                input: queued_input.unwrap_or_default(),
+                responsesapi_client_metadata: Some(queued_metadata).filter(|metadata| !metadata.is_empty()),
+            });
+            convert::turn_out(turn, TurnStatus::InProgress, None, None)
         }
         Accepted::Repeated { turn } => repeated(app, session, turn).await?,
         other => return Err(unexpected(&other)),
     };
     warn(&ctx, &hub, warnings);
-    Ok(TurnStartResult { turn, queued_submission: None })
+    Ok(TurnStartResult { turn, queued_submission: queued })
 }
 
 /// The turn that a message went into when it was first accepted, as it stands now.
@@ -122,8 +135,13 @@ async fn repeated(
     turn: TurnId,
 ) -> Result<signalbox_protocol::app::Turn, Error> {
     let stored = app.hubs().reader().turn(session, turn).await?;
-    let stored = stored.ok_or_else(|| errors::turn_not_found(&turn.to_string()))?;
-    Ok(convert::turn_out(turn, stored.status, Some(stored.started_at_ms), stored.ended_at_ms))
+    Ok(match stored {
+        Some(stored) => {
+            convert::turn_out(turn, stored.status, Some(stored.started_at_ms), stored.ended_at_ms)
+        }
+        // It waits in the queue.
+        None => convert::turn_out(turn, TurnStatus::InProgress, None, None),
+    })
 }
 
 async fn steer(ctx: Ctx<AppServer>, params: TurnSteerParams) -> Result<TurnSteerResult, Error> {

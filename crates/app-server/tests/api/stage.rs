@@ -66,6 +66,7 @@ impl Stage {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             sources: Sources::default(),
+            unattended: signalbox_engine::Unattended::Wait,
             on_load: hubs.on_load(),
             now_ms: wall_clock_ms,
         };

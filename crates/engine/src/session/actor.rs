@@ -14,6 +14,7 @@ use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 
 use super::diffs::{Diffs, Done};
+use super::unattended::Alone;
 use super::worktree::{Checkout, Removed};
 use super::{Control, Delivery, Live, SessionStream};
 use crate::batch::{Batch, Item};
@@ -51,6 +52,7 @@ pub(crate) struct Actor {
     pub(super) commands: Vec<String>,
     pub(super) inbox: Inbox,
     pub(super) diffs: Diffs,
+    pub(super) alone: Alone,
     pub(super) checkout: Checkout,
     /// The session's rows are gone; so is the actor, soon.
     pub(super) deleted: bool,
@@ -112,6 +114,7 @@ impl Actor {
         subscriber: mpsc::Sender<Delivery>,
     ) -> Self {
         Self {
+            alone: Alone::new(&core),
             core,
             items: Items::new(row.cwd.clone()),
             last_turn: row.activity.turn(),
@@ -156,6 +159,7 @@ impl Actor {
             if !idle {
                 idle_since = Instant::now();
             }
+            let look_at = self.look_for_people_at();
             let step = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => None,
@@ -163,6 +167,7 @@ impl Actor {
                 events = next_events(self.agent.as_mut()) => Some(Step::Agent(events)),
                 done = self.diffs.done() => Some(Step::Diff(done)),
                 removed = self.checkout.removed() => Some(Step::CheckoutRemoved(removed)),
+                () = self.alone.wait(look_at) => Some(Step::LookForPeople),
                 submission = self.inbox.work.recv(), if free => submission.map(Step::Work),
                 () = sleep_until(idle_since + self.core.idle_agent), if idle => Some(Step::IdleAgent),
             };
@@ -174,6 +179,7 @@ impl Actor {
                 Some(Step::Agent(None)) => self.agent = None,
                 Some(Step::Diff(done)) => self.diff_done(done).await,
                 Some(Step::CheckoutRemoved(removed)) => self.checkout_removed(removed).await,
+                Some(Step::LookForPeople) => self.look_for_people().await,
                 Some(Step::Work(submission)) => self.work(submission).await,
                 Some(Step::IdleAgent) => {
                     if let Some(live) = &self.agent {
@@ -382,6 +388,7 @@ enum Step {
     Agent(Option<Vec<AgentEvent>>),
     Diff(Done),
     CheckoutRemoved(Result<Removed, JoinError>),
+    LookForPeople,
     Work(Box<Submission>),
     IdleAgent,
 }

@@ -330,7 +330,7 @@ impl Actor {
     }
 
     /// Stores the answer; only then is anybody told, the agent included.
-    async fn store_resolution(
+    pub(super) async fn store_resolution(
         &mut self,
         input: &PendingInput,
         resolved: PermissionResolved,
@@ -437,7 +437,7 @@ impl Actor {
         }
     }
 
-    fn answer(&self, key: RequestKey, answer: Answer) {
+    pub(super) fn answer(&self, key: RequestKey, answer: Answer) {
         if let Some(live) = &self.agent
             && let Err(error) = live.agent.answer_permission(key, answer)
         {
@@ -445,7 +445,7 @@ impl Actor {
         }
     }
 
-    fn answer_form(&self, key: RequestKey, answer: ElicitationAnswer) {
+    pub(super) fn answer_form(&self, key: RequestKey, answer: ElicitationAnswer) {
         if let Some(live) = &self.agent
             && let Err(error) = live.agent.answer_elicitation(key, answer)
         {

@@ -8,6 +8,7 @@ mod ops;
 mod queue;
 mod settings;
 mod turns;
+mod unattended;
 mod updates;
 mod worktree;
 

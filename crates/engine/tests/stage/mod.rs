@@ -11,8 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
-    Accepted, Catalog, Engine, EngineConfig, Limits, OpError, Origin, ProviderEntry, SessionStream,
-    base_environment,
+    Accepted, Attending, Catalog, Engine, EngineConfig, Limits, OpError, Origin, ProviderEntry,
+    SessionStream, Unattended, base_environment,
 };
 use signalbox_facts::{
     ActivityState, Committed, Fact, FactBody, PendingInput, Provider, SessionId, SignalBody, TurnId,
@@ -30,6 +30,8 @@ pub struct Stage {
     /// Trouble with the disk.
     pub fail: FailPoints,
     pub folder: TempDir,
+    /// Somebody is there to answer; dropped, nobody is.
+    pub attending: Option<Attending>,
     streams: Arc<Mutex<Vec<SessionStream>>>,
 }
 
@@ -54,6 +56,11 @@ impl Stage {
     }
 
     pub async fn in_folder(folder: TempDir) -> Self {
+        Self::with(folder, Unattended::Wait).await
+    }
+
+    /// The same with another rule for approvals that nobody is there to answer.
+    pub async fn with(folder: TempDir, unattended: Unattended) -> Self {
         let fail = FailPoints::default();
         let options = StoreOptions { fail_points: fail.clone(), ..StoreOptions::default() };
         let store = Store::open_with(&folder.path().join("facts.db"), options).await.unwrap();
@@ -83,11 +90,13 @@ impl Stage {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             sources: Sources::default(),
+            unattended,
             on_load: Box::new(move |stream| loads.lock().push(stream)),
             now_ms: signalbox_engine::wall_clock_ms,
         };
         let engine = Engine::start(store.clone(), config).await.unwrap();
-        Self { engine, store, fail, folder, streams }
+        let attending = Some(engine.attend(None));
+        Self { engine, store, fail, folder, attending, streams }
     }
 
     pub fn work(&self) -> PathBuf {
