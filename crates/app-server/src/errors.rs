@@ -49,11 +49,6 @@ pub(crate) fn thread_not_found(id: &str) -> Error {
     OpError::SessionNotFound(id.to_owned()).into()
 }
 
-/// There is no turn of this id in the thread.
-pub(crate) fn turn_not_found(id: &str) -> Error {
-    RpcError::new(INVALID_REQUEST, "turn_not_found", format!("turn not found: {id}")).into()
-}
-
 /// No approval of this id waits, or ever did.
 pub(crate) fn approval_not_found(id: &str) -> Error {
     OpError::ApprovalNotFound(id.to_owned()).into()
