@@ -519,3 +519,29 @@ async fn late_facts_belong_to_the_turn_before() {
     assert_eq!(between.iter().map(|fact| fact.seq).collect::<Vec<_>>(), [6]);
     assert!(store.reader.facts_of_turn(session.id, TurnId::generate()).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_prompt_and_its_first_activity_are_stored_once_or_not_at_all() {
+    let (_home, store) = open().await;
+    let mut session = Session::new();
+    store.writer.commit(session.created()).await.unwrap();
+    // Two that know the same state; the second is told what is stored.
+    let (first, second) =
+        (session.prompt("first"), Session { id: session.id, last: 1, ..Session::new() }.prompt("second"));
+    store.writer.commit(first).await.unwrap();
+    let error = store.writer.commit(second).await.unwrap_err();
+    assert!(matches!(error, CommitError::Conflict { expected: 1, stored: Some(3), .. }), "{error}");
+
+    // Of a later state, but with an activity that skips one.
+    session.revision += 1;
+    let skipping =
+        Session { id: session.id, last: 3, revision: session.revision, ..Session::new() }.prompt("third");
+    let error = store.writer.commit(skipping).await.unwrap_err();
+    assert!(matches!(error, CommitError::Revision { revision: 3, .. }), "{error}");
+
+    let page = store.reader.transcript(session.id, signalbox_store::PageRequest::default()).await.unwrap();
+    assert_eq!(page.facts, session.facts[2..]);
+    let row = store.reader.session(session.id).await.unwrap().unwrap();
+    assert_eq!((row.last_seq, row.activity.revision), (3, 1));
+    assert_eq!(row.activity.turn(), session.turn);
+}

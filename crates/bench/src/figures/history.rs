@@ -10,7 +10,7 @@ use signalbox_facts::{
     Prompt, Provider, Seq, SessionCreated, SessionId, SessionSource, ToolCall, ToolOutput, ToolStatus,
     TurnContext, TurnDiff, TurnEnded, TurnId, TurnStatus, Usage,
 };
-use signalbox_store::{Commit, Store};
+use signalbox_store::{Commit, Fork, Store};
 
 use super::Figure;
 use crate::child::{Lines, Result};
@@ -26,7 +26,8 @@ pub(crate) fn transcript_page(bin: &Path) -> Result<Vec<Figure>> {
     let mut server = Lines::server(bin, home.path())?;
     server.initialize()?;
     server.end()?;
-    let thread = long_history(&home.path().join("signalbox.db"), home.path())?.to_string();
+    let (thread, forked) = long_history(&home.path().join("signalbox.db"), home.path())?;
+    let thread = thread.to_string();
 
     let mut server = Lines::server(bin, home.path())?;
     server.initialize()?;
@@ -54,6 +55,7 @@ pub(crate) fn transcript_page(bin: &Path) -> Result<Vec<Figure>> {
             ..line("the same again, p50 / p99", both(&mut newest))
         },
         line("its pages one after the other, p50 / p99", both(&mut older)),
+        Figure { goal: "", ..line("fork of a session of 100,000 rows", time(forked)) },
     ])
 }
 
@@ -90,8 +92,9 @@ fn copy(copier: &mut Lines, bytes: usize) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// A session of 100,000 facts in the database, as it is some time after its turns: chunks are joined.
-fn long_history(database: &Path, cwd: &Path) -> Result<SessionId> {
+/// A session of 100,000 facts in the database, as it is some time after its turns: chunks are joined. Also says how long it
+/// took to fork it, which is how long other sessions' commits would have waited.
+fn long_history(database: &Path, cwd: &Path) -> Result<(SessionId, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = Store::open(database).await?;
@@ -104,8 +107,18 @@ fn long_history(database: &Path, cwd: &Path) -> Result<SessionId> {
             let facts = std::mem::take(&mut session.facts);
             store.writer.commit(Commit::facts(session.id, from, facts)).await?;
         }
+        let fork = Fork {
+            source: session.id,
+            through_seq: session.last,
+            session: SessionId::generate(),
+            created: created(cwd),
+            at_ms: 0,
+        };
+        let begun = Instant::now();
+        store.writer.fork(fork).await?;
+        let forked = begun.elapsed();
         store.close().await;
-        Ok(session.id)
+        Ok((session.id, forked))
     })
 }
 

@@ -12,6 +12,7 @@ use crate::view::convert::{
     InputError, approval_policy_out, content_of, error_out, form_schema_out, input_in, input_out, item_id,
     item_seq, policy_in, sandbox_policy_out, thread_out,
 };
+use crate::view::items::user_message;
 use crate::view::{Delta, DeltaKind};
 
 #[test]
@@ -173,4 +174,11 @@ fn a_thread_as_lists_have_it() {
     assert_eq!((thread.name.as_deref(), thread.cwd.as_str()), (Some("Tidy up"), "/repo"));
     assert_eq!((thread.created_at, thread.roots), (1000, vec!["/repo".to_owned()]));
     assert_eq!(thread.model_provider, "rehearsal");
+}
+
+#[test]
+fn a_prompt_of_which_only_the_text_is_known_is_shown_as_that_text() {
+    let prompt = from_value(json!({ "text": "old words" })).unwrap();
+    let content = json!([{ "type": "text", "text": "old words", "text_elements": [] }]);
+    assert_eq!(to_value(user_message(&prompt)).unwrap()["content"], content);
 }
