@@ -76,7 +76,8 @@ async fn a_damaged_fact_costs_its_own_turn_and_is_named() {
         "{error}"
     );
     // And if it is gone altogether, the page that would begin with it names its turn; a larger page does not need it.
-    let (id, [_, second, third]) = (good.session.id.0.simple(), good.turns[..]) else { panic!() };
+    let [_, second, third] = good.turns[..] else { panic!() };
+    let id = good.session.id.0.simple();
     change(&path, format!("delete from facts where session = x'{id}' and seq = {}", second.prompt)).await;
     let one = PageRequest { before: Some(third.prompt), turns: 1, ..PageRequest::default() };
     let error = store.reader.transcript(good.session.id, one).await.unwrap_err();
