@@ -31,6 +31,7 @@ transcripts! {
     command_cancelled,
     file_change,
     plan,
+    prompt_preview,
     question,
     interrupt_streaming,
     interrupt_command,

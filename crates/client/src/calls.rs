@@ -47,6 +47,8 @@ calls! {
     turn_steer(TurnSteerParams) -> TurnSteerResult = TURN_STEER;
     /// `turn/interrupt`: asks for the end of the running turn, which `turn/completed` then tells.
     turn_interrupt(TurnInterruptParams) -> EmptyResult = TURN_INTERRUPT;
+    /// `prompt/preview`: what an input would become.
+    prompt_preview(PromptPreviewParams) -> PromptPreviewResult = PROMPT_PREVIEW;
     /// `model/list`: models of a provider.
     model_list(ModelListParams) -> ModelListResult = MODEL_LIST;
     /// `provider/list`: providers, and whether they can be used.

@@ -38,6 +38,7 @@ fn document() -> Value {
         request::<TurnStartParams, TurnStartResult>(method::TURN_START),
         request::<TurnSteerParams, TurnSteerResult>(method::TURN_STEER),
         request::<TurnInterruptParams, EmptyResult>(method::TURN_INTERRUPT),
+        request::<PromptPreviewParams, PromptPreviewResult>(method::PROMPT_PREVIEW),
         request::<ModelListParams, ModelListResult>(method::MODEL_LIST),
         request::<ModelProviderListParams, ModelProviderListResult>(method::MODEL_PROVIDER_LIST),
         request::<ProviderListParams, ProviderListResult>(method::PROVIDER_LIST),

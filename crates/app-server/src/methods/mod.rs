@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod model;
 mod op;
+mod prompt;
 mod provider;
 mod said;
 mod settings;
@@ -40,6 +41,7 @@ pub fn registry() -> Registry<AppServer> {
     provider::register(&mut registry);
     config::register(&mut registry);
     op::register(&mut registry);
+    prompt::register(&mut registry);
     compat::register(&mut registry);
     said::register(&mut registry);
     registry

@@ -176,7 +176,7 @@ async fn interrupt(ctx: Ctx<AppServer>, params: TurnInterruptParams) -> Result<E
     }
 }
 
-fn document(input: Vec<signalbox_protocol::app::UserInput>) -> Result<Vec<DocBlock>, Error> {
+pub(super) fn document(input: Vec<signalbox_protocol::app::UserInput>) -> Result<Vec<DocBlock>, Error> {
     convert::input_in(input).map_err(|error| match &error {
         convert::InputError::Empty => errors::invalid("input", error),
         convert::InputError::Block { index, .. } => {

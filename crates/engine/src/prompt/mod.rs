@@ -63,6 +63,19 @@ pub struct Piece {
     pub(crate) block: PromptBlock,
 }
 
+/// The kinds of content blocks that agents get, in ACP's words.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PieceKind {
+    /// Text.
+    Text,
+    /// An image.
+    Image,
+    /// A resource with its text.
+    Resource,
+    /// Only the address of a resource.
+    ResourceLink,
+}
+
 /// What a piece was made from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MadeFrom {
@@ -316,14 +329,14 @@ fn key(block: &DocBlock) -> String {
 }
 
 impl Piece {
-    /// Kind of content block in ACP's words: `text`, `image`, `resource`, `resource_link`.
+    /// Kind of content block.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> PieceKind {
         match &self.block {
-            PromptBlock::Text(_) => "text",
-            PromptBlock::Image { .. } => "image",
-            PromptBlock::Resource { .. } => "resource",
-            PromptBlock::Link { .. } => "resource_link",
+            PromptBlock::Text(_) => PieceKind::Text,
+            PromptBlock::Image { .. } => PieceKind::Image,
+            PromptBlock::Resource { .. } => PieceKind::Resource,
+            PromptBlock::Link { .. } => PieceKind::ResourceLink,
         }
     }
 
@@ -344,25 +357,6 @@ impl Piece {
             PromptBlock::Text(text) | PromptBlock::Resource { text, .. } => Some(text),
             PromptBlock::Link { uri, .. } => Some(uri),
             PromptBlock::Image { .. } => None,
-        }
-    }
-}
-
-impl MadeFrom {
-    /// The word for it on the wire.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Instructions => "instructions",
-            Self::Rules => "rules",
-            Self::Context => "context",
-            Self::Text => "text",
-            Self::Skill => "skill",
-            Self::File => "file",
-            Self::Image => "image",
-            Self::Chat => "chat",
-            Self::Issue => "issue",
-            Self::Resource => "resource",
         }
     }
 }

@@ -211,7 +211,7 @@ fn there_is_a_bound_for_all_files_together() {
     project.write("a.txt", "x".repeat(64 << 10));
     let compiled = project.compiles(vec![file("a.txt"); 17]);
     let kinds: Vec<_> = compiled.pieces.iter().map(Piece::kind).collect();
-    assert_eq!((kinds[..16].to_vec(), kinds[16]), (vec!["resource"; 16], "resource_link"));
+    assert_eq!((kinds[..16].to_vec(), kinds[16]), (vec![PieceKind::Resource; 16], PieceKind::ResourceLink));
     assert_eq!(compiled.omissions[0].reason, "the prompt holds too much text already; it is sent as a link");
     assert_eq!(compiled.pieces[0].bytes(), 64 << 10);
 }
@@ -245,15 +245,14 @@ fn context_comes_first_and_in_order() {
     ];
     let document = Document { blocks, context, roots: vec![project.work()], ..Document::default() };
     let compiled = compile(&document, &Sources::default());
-    let seen: Vec<_> =
-        compiled.pieces.iter().map(|piece| (piece.from.as_str(), piece.reference.as_deref())).collect();
+    let seen: Vec<_> = compiled.pieces.iter().map(|piece| (piece.from, piece.reference.as_deref())).collect();
     assert_eq!(
         seen,
         [
-            ("context", Some("context:editor")),
-            ("context", Some("context:web")),
-            ("text", None),
-            ("context", Some("context:late"))
+            (MadeFrom::Context, Some("context:editor")),
+            (MadeFrom::Context, Some("context:web")),
+            (MadeFrom::Text, None),
+            (MadeFrom::Context, Some("context:late"))
         ]
     );
 }

@@ -5,6 +5,7 @@ mod approvals;
 mod diffs;
 mod history;
 mod ops;
+mod prompting;
 mod queue;
 mod settings;
 mod turns;

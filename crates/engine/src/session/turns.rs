@@ -1,26 +1,21 @@
 //! The life of a turn: start, steer, interrupt, end.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use serde_json::{Map, Value};
-use signalbox_agents::{OpenSession, PromptBlock, PromptRequest, start};
+use signalbox_agents::{OpenSession, PromptRequest, start};
 use signalbox_facts::{
-    AdditionalContext, Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt,
-    ResolvedBy, ResolverKind, TitleChanged, TitleOrigin, ToolOutcome, TurnContext, TurnEnded, TurnId,
-    TurnStatus, Usage, Warning, canonical_text, display_text,
+    Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt, ResolvedBy,
+    ResolverKind, TitleChanged, TitleOrigin, ToolOutcome, TurnContext, TurnEnded, TurnId, TurnStatus, Usage,
+    Warning, canonical_text, display_text,
 };
 use signalbox_protocol::ops::{TurnInput, TurnMode};
 use signalbox_store::CommitError;
 
 use super::actor::{Actor, LiveAgent, OpenTurn};
 use crate::batch::Item;
-use crate::prompt::{Document, Unresolved};
+use crate::prompt::Document;
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
-use crate::{activity, convert, prompt, title};
+use crate::{activity, convert, title};
 
-/// Unresolved references of one prompt that are told one by one.
-const MAX_UNRESOLVED: usize = 64;
 /// The command by which agents are told to compact their context.
 const COMPACT: &str = "compact";
 
@@ -264,70 +259,6 @@ impl Actor {
         if let Err(error) = live.agent.cancel() {
             tracing::debug!(session = %self.row.id, %error, "stopping an agent to steer it");
         }
-    }
-
-    pub(super) fn document(
-        &self,
-        blocks: Vec<DocBlock>,
-        context: BTreeMap<String, AdditionalContext>,
-    ) -> Document {
-        Document { blocks, context, roots: self.roots(), chats: BTreeMap::new() }
-    }
-
-    /// What the agent gets for a document. What could not be found is told, and the turn goes on without it.
-    async fn compiled(&mut self, document: Document, request_id: Option<String>) -> Vec<PromptBlock> {
-        let core = Arc::clone(&self.core);
-        let compiled =
-            prompt::compile_document(&core.store.reader, self.row.id, document, &core.sources).await;
-        self.tell_unresolved(&compiled.unresolved, request_id).await;
-        compiled.into_blocks()
-    }
-
-    async fn tell_unresolved(&mut self, unresolved: &[Unresolved], request_id: Option<String>) {
-        for missing in unresolved.iter().take(MAX_UNRESOLVED) {
-            let message = format!("unresolved reference {}: {}", missing.reference, missing.reason);
-            self.warn("unresolved_reference", message, request_id.clone());
-        }
-        if let Some(more) = unresolved.len().checked_sub(MAX_UNRESOLVED).filter(|more| *more > 0) {
-            self.warn("unresolved_reference", format!("{more} more references are unresolved"), request_id);
-        }
-        self.commit().await;
-    }
-
-    /// Compiles what opened the turn, once.
-    async fn compile_opened(&mut self) {
-        let Some(open) = &mut self.turn else { return };
-        let Some(document) = open.uncompiled.take() else { return };
-        let request_id = open.request_id.clone();
-        let blocks = self.compiled(document, request_id).await;
-        if let Some(open) = &mut self.turn {
-            open.waiting = Some(blocks);
-        }
-    }
-
-    /// Whether a command for the agent itself waits, such as `/compact`. It must be the first that the agent reads.
-    fn is_command(&self) -> bool {
-        let first = self.turn.as_ref().and_then(|open| open.waiting.as_ref()?.first());
-        matches!(first, Some(PromptBlock::Text(text)) if text.starts_with('/'))
-    }
-
-    /// What goes before the first prompt of a new conversation; nothing before later ones.
-    async fn opening(&mut self) -> Vec<PromptBlock> {
-        let Some(opening) = self.agent.as_mut().and_then(|live| live.opening.take()) else {
-            return Vec::new();
-        };
-        let core = Arc::clone(&self.core);
-        let compiled = prompt::opening(opening, &core.sources).await;
-        let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
-        for omission in &compiled.omissions {
-            self.warn(
-                "rules_cut",
-                format!("{}: {}", omission.reference, omission.reason),
-                request_id.clone(),
-            );
-        }
-        self.tell_unresolved(&compiled.unresolved, request_id).await;
-        compiled.into_blocks()
     }
 
     /// Starts the agent if there is none, and prompts it if it is ready.

@@ -89,8 +89,8 @@ impl Stage {
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
-            sources: Sources::default(),
             unattended,
+            sources: Sources { user_home: Some(folder.path().join("user")), ..Sources::default() },
             on_load: Box::new(move |stream| loads.lock().push(stream)),
             now_ms: signalbox_engine::wall_clock_ms,
         };

@@ -12,6 +12,7 @@ pub const THREAD_UNSUBSCRIBE: &str = "thread/unsubscribe";
 pub const TURN_START: &str = "turn/start";
 pub const TURN_STEER: &str = "turn/steer";
 pub const TURN_INTERRUPT: &str = "turn/interrupt";
+pub const PROMPT_PREVIEW: &str = "prompt/preview";
 pub const MODEL_LIST: &str = "model/list";
 pub const MODEL_PROVIDER_LIST: &str = "modelProvider/list";
 pub const PROVIDER_LIST: &str = "provider/list";
