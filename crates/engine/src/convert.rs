@@ -343,3 +343,41 @@ pub fn snapshot_out(row: &facts::SessionRow) -> ops::SessionSnapshot {
         updated_at: row.updated_at_ms,
     }
 }
+
+/// A session whose row cannot be read, so that nobody thinks it is gone.
+#[must_use]
+pub fn unreadable_out(id: facts::SessionId, reason: &str) -> ops::SessionSnapshot {
+    let policy = ops::Policy::default();
+    ops::SessionSnapshot {
+        id: id.to_string(),
+        title: "Unreadable session".to_owned(),
+        title_origin: ops::TitleOrigin::Default,
+        pinned: false,
+        archived: false,
+        activity: ops::Activity {
+            revision: 0,
+            state: ops::ActivityState::Failed {
+                turn_id: None,
+                reason: ops::FailureReason::Unreadable,
+                message: format!("The session's row cannot be read: {reason}"),
+            },
+        },
+        provider: ops::Provider::Custom("unknown".to_owned()),
+        model: None,
+        project_path: None,
+        cwd: String::new(),
+        roots: Vec::new(),
+        worktree_path: None,
+        worktree_baseline: None,
+        worktree_discarded: false,
+        permission_mode: policy.mode,
+        sandbox_policy: policy.sandbox,
+        rules: Vec::new(),
+        acp_session_id: None,
+        forked_from: None,
+        memory_read: ops::MemoryAccess::default(),
+        memory_write: ops::MemoryAccess::default(),
+        created_at: 0,
+        updated_at: 0,
+    }
+}

@@ -1,6 +1,7 @@
 //! Doors in front of the app-server, and the one place that puts a whole server together. No methods, no rules.
 
 mod doors;
+pub mod ops_socket;
 mod providers;
 mod signals;
 mod standalone;

@@ -1,0 +1,90 @@
+//! Takes the messages of one connection, one after the other, and answers those that ask for something.
+
+use signalbox_engine::{Engine, transcript};
+use signalbox_protocol::ops::{ClientRequest, Incoming, Op, Problem, ServerFrame, Undecodable, decode};
+use signalbox_rpc::Role;
+use tokio_util::sync::CancellationToken;
+
+use super::outgoing::OutFrame;
+use super::queue::{QueueReceiver, QueueSender};
+use super::{Inbound, OpsClient, OpsLimits, list, tell};
+
+pub(super) struct Worker {
+    pub(super) engine: Engine,
+    pub(super) outbox: QueueSender<OutFrame>,
+    pub(super) limits: OpsLimits,
+    pub(super) client: OpsClient,
+}
+
+impl Worker {
+    /// Runs until the input has ended, or the engine is gone.
+    pub(super) async fn run(self, mut inbox: QueueReceiver<Inbound>, engine_gone: CancellationToken) {
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = engine_gone.cancelled() => return,
+                next = inbox.recv() => next,
+            };
+            let Some(message) = next else { return };
+            self.take(&message).await;
+        }
+    }
+
+    async fn take(&self, message: &Inbound) {
+        match self.read(message) {
+            Ok(Incoming::Op(op)) => self.submit(op).await,
+            Ok(Incoming::Request(request)) => {
+                let frame = self.answer(request).await;
+                tell(&self.outbox, &frame).await;
+            }
+            Err(undecodable) => {
+                tracing::debug!(problem = %undecodable.problem, "a message of the event socket is neither op nor request");
+                tell(&self.outbox, &undecodable.frame()).await;
+            }
+        }
+    }
+
+    fn read(&self, message: &Inbound) -> Result<Incoming, Undecodable> {
+        let limit = self.limits.text_bytes;
+        match message {
+            Inbound::Text(text) if text.len() <= limit => decode(text),
+            Inbound::Text(text) => Err(Problem::TooLarge { bytes: text.len(), limit }.into()),
+            Inbound::TooLarge { bytes } => Err(Problem::TooLarge { bytes: *bytes, limit }.into()),
+            Inbound::Binary => Err(Problem::NotText.into()),
+        }
+    }
+
+    /// Hands an op to the core. What becomes of it is told by events, to everybody.
+    async fn submit(&self, op: Op) {
+        if self.client.role == Role::Observer {
+            let request_id = op.request_id().map(str::to_owned);
+            let message = format!("an observer reads; op `{}` needs an operator", op.name());
+            return tell(&self.outbox, &ServerFrame::Error { message, request_id }).await;
+        }
+        self.engine.dispatch_op(op, self.client.origin.clone()).await;
+    }
+
+    async fn answer(&self, request: ClientRequest) -> ServerFrame {
+        let reader = self.engine.reader();
+        match request {
+            ClientRequest::Sessions => list::frame(reader, self.limits.listed).await,
+            ClientRequest::Transcript { session, before, limit, request_id } => {
+                match transcript::page(reader, &session, before, limit).await {
+                    Ok(page) => ServerFrame::Transcript {
+                        session,
+                        request_id,
+                        entries: page.entries,
+                        next_before: page.next_before,
+                        snapshot_through: page.snapshot_through,
+                    },
+                    Err(error) => {
+                        if !matches!(error, transcript::TranscriptError::InvalidCursor { .. }) {
+                            tracing::error!(session, %error, "a page of a transcript cannot be read");
+                        }
+                        ServerFrame::TranscriptError { session, request_id, message: error.to_string() }
+                    }
+                }
+            }
+        }
+    }
+}
