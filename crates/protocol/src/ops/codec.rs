@@ -9,6 +9,7 @@ use super::op::Op;
 
 /// What a client may send: one JSON object a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "one at a time a connection, and moved straight on")]
 pub enum Incoming {
     Op(Op),
     Request(ClientRequest),
