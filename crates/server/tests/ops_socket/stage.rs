@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signalbox_client::ops::{Phase, State, Want};
 use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
-    Catalog, Engine, EngineConfig, Limits, Origin, ProviderEntry, base_environment, wall_clock_ms,
+    Catalog, Engine, EngineConfig, Limits, Origin, ProviderEntry, Unattended, base_environment, wall_clock_ms,
 };
 use signalbox_facts::Provider;
 use signalbox_protocol::ops::{ClientRequest, DocBlock, Event, Op, ServerFrame};
@@ -63,6 +63,7 @@ impl Stage {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             sources: Sources::default(),
+            unattended: Unattended::Wait,
             on_load: Box::new(|mut stream| {
                 tokio::spawn(async move { while stream.deliveries.recv().await.is_some() {} });
             }),
