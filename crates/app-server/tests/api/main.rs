@@ -15,3 +15,4 @@ mod streams;
 mod threads;
 mod transcript;
 mod turns;
+mod worktrees;
