@@ -177,7 +177,7 @@ mod tests {
         let house = root.path().join("HOUSE.md");
         fs::write(&house, "of the house").unwrap();
         assert_eq!(
-            texts(&collect(&cwd, &[], &[house.clone()])),
+            texts(&collect(&cwd, &[], std::slice::from_ref(&house))),
             ["of the house", "of the repository", "nearest"]
         );
         assert_eq!(texts(&collect(&cwd, &names(&["AGENTS.md"]), &[house])), ["of the house"]);

@@ -200,8 +200,8 @@ fn skill(folder: &Path, root: &Path, scope: Scope) -> Result<Skill, String> {
 
 /// The first line of a text that says something, for a skill without a description.
 fn first_words(body: &str) -> String {
-    let lines = body.lines().map(|line| line.trim_start_matches('#').trim());
-    one_line(lines.filter(|line| !line.is_empty()).next().unwrap_or_default())
+    let mut lines = body.lines().map(|line| line.trim_start_matches('#').trim());
+    one_line(lines.find(|line| !line.is_empty()).unwrap_or_default())
 }
 
 /// A skill as the agent gets it.
