@@ -60,6 +60,7 @@ fn block(piece: &Piece, left: &mut usize) -> PreviewBlock {
         source: match piece.from {
             MadeFrom::Instructions => PreviewSource::Instructions,
             MadeFrom::Rules => PreviewSource::Rules,
+            MadeFrom::History => PreviewSource::History,
             MadeFrom::Context => PreviewSource::Context,
             MadeFrom::Text => PreviewSource::Text,
             MadeFrom::Skill => PreviewSource::Skill,

@@ -19,7 +19,7 @@ pub use skills::{Scope, Skill, SkillError, Skills, skills};
 
 pub(crate) use chat::Chat;
 pub use run::SkillsError;
-pub(crate) use run::{Opening, compile_document, list_skills, opening, preview};
+pub(crate) use run::{History, Opening, compile_document, list_skills, opening, preview};
 
 use labels::{issue, labelled, one_line};
 
@@ -83,6 +83,8 @@ pub enum MadeFrom {
     Instructions,
     /// A rule file.
     Rules,
+    /// What was said in the session before an agent joined it.
+    History,
     /// Context that a client adds.
     Context,
     /// What the user wrote.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use signalbox_facts::{DocBlock, SessionId, SessionRow};
+use signalbox_facts::{DocBlock, Seq, SessionId, SessionRow};
 use signalbox_store::Reader;
 
 use super::chat::{self, Chat};
@@ -25,6 +25,17 @@ pub(crate) struct Opening {
     pub(crate) reads: Vec<String>,
     /// Instructions that the agent did not take as its system prompt.
     pub(crate) instructions: Option<String>,
+    /// What was said before in the session, for an agent that was not there.
+    pub(crate) history: History,
+}
+
+/// A session's conversation up to a prompt.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    pub(crate) session: SessionId,
+    pub(crate) title: String,
+    /// Seq of the prompt that opened the turn which is not part of it; `None`: all of it.
+    pub(crate) before: Option<Seq>,
 }
 
 /// Compiles a document of a session.
@@ -45,9 +56,9 @@ pub(crate) async fn compile_document(
     }
 }
 
-/// What goes before the first prompt of a conversation: instructions, then rules.
-pub(crate) async fn opening(opening: Opening, sources: &Sources) -> Compiled {
-    let Opening { cwd, reads, instructions } = opening;
+/// What goes before the first prompt of a conversation: instructions, then rules, then what was said before.
+pub(crate) async fn opening(reader: &Reader, opening: Opening, sources: &Sources) -> Compiled {
+    let Opening { cwd, reads, instructions, history } = opening;
     let mut compiled = Compiled::default();
     if let Some(instructions) = instructions.filter(|text| !text.trim().is_empty()) {
         let text = format!("<instructions>\n{instructions}\n</instructions>");
@@ -58,7 +69,33 @@ pub(crate) async fn opening(opening: Opening, sources: &Sources) -> Compiled {
         Ok(rules) => compiled.append(rules),
         Err(reason) => compiled.miss("rules".to_owned(), reason),
     }
+    match earlier(reader, &history).await {
+        Ok(None) => {}
+        Ok(Some(chat)) => {
+            if chat.cut {
+                compiled.omit(HISTORY, "its beginning is left out".to_owned());
+            }
+            let text = format!(
+                "What was said in this conversation before you joined it; it is given for your information:\n\n{}",
+                chat.text
+            );
+            compiled.push_text(MadeFrom::History, Some(HISTORY.to_owned()), text);
+        }
+        Err(reason) => compiled.miss(HISTORY.to_owned(), reason),
+    }
     compiled
+}
+
+/// Key of the session's own earlier conversation.
+const HISTORY: &str = "history";
+
+/// What was said before; none if nothing was.
+async fn earlier(reader: &Reader, history: &History) -> Result<Option<Chat>, String> {
+    let id = history.session.to_string();
+    let page = transcript::page_of_items(reader, &id, history.before, Some(chat::TURNS)).await;
+    let page = page.map_err(|error| unreadable(history.session, &error))?;
+    let said = !chat::is_empty(&page.entries);
+    Ok(said.then(|| chat::compose(&history.title, &page.entries, page.next_before.is_some())))
 }
 
 /// What the next prompt of a session would be, with the very functions that make it. Instructions are not in it, because
@@ -72,8 +109,9 @@ pub(crate) async fn preview(
 ) -> Compiled {
     let mut compiled = Compiled::default();
     if row.agent_session.is_none() {
-        let first = Opening { cwd: row.cwd.clone(), reads, instructions: None };
-        compiled = opening(first, sources).await;
+        let history = History { session: row.id, title: row.title.clone(), before: None };
+        let first = Opening { cwd: row.cwd.clone(), reads, instructions: None, history };
+        compiled = opening(reader, first, sources).await;
     }
     compiled.append(compile_document(reader, row.id, document, sources).await);
     compiled

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_agents::{Agent, AgentEvent, AgentEvents, PromptBlock, RequestKey, Token};
-use signalbox_facts::{Activity, Committed, FactBody, InputId, SessionRow, SignalBody, TurnId, Warning};
+use signalbox_facts::{Activity, Committed, FactBody, InputId, Seq, SessionRow, SignalBody, TurnId, Warning};
 use signalbox_protocol::ops::Op;
 use signalbox_store::{Commit, CommitError};
 use tokio::sync::{mpsc, oneshot};
@@ -70,6 +70,8 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) struct OpenTurn {
     pub(super) id: TurnId,
+    /// Seq of the prompt that opened it.
+    pub(super) prompt_seq: Seq,
     pub(super) request_id: Option<String>,
     /// What opened it, until it is compiled.
     pub(super) uncompiled: Option<Document>,

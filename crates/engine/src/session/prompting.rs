@@ -68,9 +68,16 @@ impl Actor {
             return Vec::new();
         };
         let core = Arc::clone(&self.core);
-        let compiled = prompt::opening(opening, &core.sources).await;
+        let mut opening = opening;
+        opening.history.before = self.turn.as_ref().map(|turn| turn.prompt_seq);
+        let compiled = prompt::opening(&core.store.reader, opening, &core.sources).await;
+        if compiled.pieces.iter().any(|piece| piece.from == prompt::MadeFrom::History) {
+            let message = "The agent begins a new conversation; the newest part of the thread's history is given to \
+                           it as context.";
+            self.warn("context_primed", message, None);
+        }
         let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
-        for omission in &compiled.omissions {
+        for omission in compiled.omissions.iter().filter(|omission| omission.reference != "history") {
             self.warn(
                 "rules_cut",
                 format!("{}: {}", omission.reference, omission.reason),

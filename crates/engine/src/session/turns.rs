@@ -120,12 +120,13 @@ impl Actor {
             client_message_id: input.client_message_id,
             opens: Some(Box::new(context.clone())),
         };
-        self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
+        let prompt_seq = self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
         self.try_commit().await.map_err(|error| not_stored(&error))?;
         self.items = crate::items::Items::new(cwd);
         let meta = prompt_meta(&context, &origin);
         self.turn = Some(OpenTurn {
             id: turn,
+            prompt_seq,
             request_id: input.request_id,
             uncompiled: Some(self.document(blocks, context.additional_context)),
             waiting: None,

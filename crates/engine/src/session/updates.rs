@@ -7,7 +7,7 @@ use signalbox_facts::{
 
 use super::actor::Actor;
 use crate::batch::{Batch, Item};
-use crate::prompt::Opening;
+use crate::prompt::{History, Opening};
 
 /// A batch is committed when its facts hold this much, even if more events are there.
 const BATCH_BYTES: usize = 256 << 10;
@@ -88,6 +88,7 @@ impl Actor {
             cwd: self.row.cwd.clone(),
             reads: self.core.catalog.reads_rules(&self.row.provider),
             instructions: self.row.instructions.clone().filter(|_| !info.takes_instructions),
+            history: History { session: self.row.id, title: self.row.title.clone(), before: None },
         });
         if let Some(live) = &mut self.agent {
             live.ready = true;

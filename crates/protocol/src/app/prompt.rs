@@ -73,6 +73,8 @@ pub enum PreviewSource {
     Instructions,
     /// A rule file; only in the first prompt of a conversation.
     Rules,
+    /// What was said in the thread before the agent joined it.
+    History,
     /// Additional context.
     Context,
     /// What the user wrote.

@@ -1,0 +1,433 @@
+//! What becomes of a session's history and queue: follow-ups, forks, turns taken back, sessions deleted, rules removed.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    dead_code
+)]
+
+mod stage;
+
+use std::time::Duration;
+
+use signalbox_engine::{Accepted, OpError, Origin, Unattended, transcript};
+use signalbox_facts::{FactBody, QueueChanged, ResolverKind, SessionId, SessionRule, TurnId, TurnStatus};
+use signalbox_protocol::ops::{self, DocBlock, Op, Part, SettingsPatch, TurnMode};
+use stage::{Stage, Watched, fact, story};
+
+fn text(text: &str) -> Vec<DocBlock> {
+    vec![DocBlock::Text { text: text.to_owned(), elements: Vec::new() }]
+}
+
+fn add(session: &Watched, script: &str, id: Option<&str>) -> Op {
+    Op::QueueAdd {
+        session: session.id.to_string(),
+        doc: text(script),
+        client_message_id: id.map(str::to_owned),
+        client_metadata: std::collections::BTreeMap::new(),
+        request_id: None,
+    }
+}
+
+async fn queued(session: &Watched, script: &str) -> TurnId {
+    match session.submit(add(session, script, None)).await.unwrap() {
+        Accepted::Queued { turn } => turn,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn waiting(stage: &Stage, session: SessionId) -> Option<QueueChanged> {
+    stage.store.reader.session(session).await.unwrap().unwrap().queue
+}
+
+async fn forked(session: &Watched, through: Option<TurnId>) -> Result<SessionId, OpError> {
+    let op = Op::Fork {
+        session: session.id.to_string(),
+        through_turn: through.map(|turn| turn.to_string()),
+        settings: SettingsPatch::default(),
+        provider: None,
+        ephemeral: false,
+        base_instructions: None,
+        developer_instructions: None,
+        source: None,
+        request_id: Some("fork-1".to_owned()),
+    };
+    match session.submit(op).await? {
+        Accepted::Created { session } => Ok(session),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn words(stage: &Stage, session: SessionId) -> Vec<String> {
+    let page = transcript::page(&stage.store.reader, &session.to_string(), None, None).await.unwrap();
+    let word = |part: Part| match part {
+        Part::Prompt { text, .. } => format!("> {text}"),
+        Part::Text { text, .. } => text,
+        other => format!("{other:?}"),
+    };
+    page.entries.into_iter().map(|entry| word(entry.part)).collect()
+}
+
+#[tokio::test]
+async fn follow_ups_run_one_after_the_other_with_the_ids_they_were_given() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    let (second, third) = (queued(&session, "say two").await, queued(&session, "say three").await);
+    let steered = session.submit(Op::TurnInput(session.input("say one"))).await;
+    assert!(matches!(steered, Ok(Accepted::Steered { .. })), "input without a mode still steers");
+    let mut ended = Vec::new();
+    for _ in 0..3 {
+        let seen = session.until_end().await;
+        ended.extend(seen.into_iter().filter_map(|one| match one {
+            signalbox_facts::Committed::Fact(fact) => match &fact.body {
+                FactBody::TurnEnded(end) => Some((fact.turn.unwrap(), end.status)),
+                _ => None,
+            },
+            signalbox_facts::Committed::Signal(_) => None,
+        }));
+    }
+    assert_eq!(ended[1..], [(second, TurnStatus::Completed), (third, TurnStatus::Completed)]);
+    assert_eq!(waiting(&stage, session.id).await, None);
+}
+
+#[tokio::test]
+async fn the_queue_pauses_after_an_interrupt_and_goes_on_with_the_next_prompt() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    queued(&session, "say queued").await;
+    session.cancels().await;
+    session.until_end().await;
+    assert!(waiting(&stage, session.id).await.unwrap().paused);
+    session.prompts("say mine").await;
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(r#"says "mine""#), "{seen}");
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(r#"says "queued""#), "{seen}");
+}
+
+#[tokio::test]
+async fn a_follow_up_to_an_idle_session_starts_at_once() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    let turn = queued(&session, "say at once").await;
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(r#"says "at once""#), "{seen}");
+    assert!(stage.store.reader.turn(session.id, turn).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn follow_ups_are_edited_moved_and_removed_by_their_ids() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    let id = session.id.to_string();
+    let (one, two) = (queued(&session, "say one").await, queued(&session, "say two").await);
+    let three = queued(&session, "say three").await;
+    let order: Vec<_> = [three, one, two].iter().map(ToString::to_string).collect();
+    let moved = Op::QueueMove { session: id.clone(), order: order.clone(), request_id: None };
+    assert_eq!(session.submit(moved).await, Ok(Accepted::Applied));
+    let incomplete = Op::QueueMove { session: id.clone(), order: order[1..].to_vec(), request_id: None };
+    assert_eq!(session.submit(incomplete).await.unwrap_err().reason(), "invalid_params");
+    let edited = Op::QueueEdit {
+        session: id.clone(),
+        queued: one.to_string(),
+        doc: text("say ONE"),
+        client_metadata: None,
+        request_id: None,
+    };
+    assert_eq!(session.submit(edited).await, Ok(Accepted::Applied));
+    let remove = Op::QueueRemove { session: id, queued: two.to_string(), request_id: None };
+    assert_eq!(session.submit(remove.clone()).await, Ok(Accepted::Applied));
+    assert_eq!(session.submit(remove).await.unwrap_err().reason(), "invalid_params");
+    let left = waiting(&stage, session.id).await.unwrap();
+    let left: Vec<_> = left.entries.iter().map(|entry| entry.turn).collect();
+    assert_eq!(left, [three, one]);
+}
+
+#[tokio::test]
+async fn a_follow_up_with_an_id_of_its_own_is_taken_once() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    let first = session.submit(add(&session, "say x", Some("m-1"))).await.unwrap();
+    let Accepted::Queued { turn } = first else { panic!("{first:?}") };
+    let again = session.submit(add(&session, "say x", Some("m-1"))).await;
+    assert_eq!(again, Ok(Accepted::Repeated { turn }));
+    let other = session.submit(add(&session, "say y", Some("m-1"))).await.unwrap_err();
+    assert_eq!(other.reason(), "invalid_params");
+}
+
+#[tokio::test]
+async fn a_queue_survives_a_restart_and_waits_for_the_next_prompt() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    queued(&session, "say kept").await;
+    let id = session.id;
+    drop(session);
+    let stage = stage.restart().await;
+    let mut session = stage.watch(id).await;
+    assert!(waiting(&stage, id).await.unwrap().paused, "the turn before it did not complete");
+    session.prompts("say first").await;
+    session.until_end().await;
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(r#"says "kept""#), "{seen}");
+}
+
+#[tokio::test]
+async fn a_queue_has_a_bound() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    for _ in 0..64 {
+        queued(&session, "say x").await;
+        // Whoever watches a session has to read what it commits.
+        session.until(|one| matches!(fact(one), Some(FactBody::QueueChanged(_)))).await;
+    }
+    let full = session.submit(add(&session, "say x", None)).await.unwrap_err();
+    assert_eq!(full.reason(), "invalid_params");
+    assert!(full.to_string().contains("64"), "{full}");
+}
+
+#[tokio::test]
+async fn a_fork_begins_with_the_history_and_its_agent_is_told_of_it() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    let first = session.prompts("say The key is amber.").await;
+    session.until_end().await;
+    session.prompts("say The key is beige.").await;
+    session.until_end().await;
+    let mut events = session.engine.op_events();
+    let fork = forked(&session, Some(first)).await.unwrap();
+    assert_eq!(words(&stage, fork).await, ["> say The key is amber.", "The key is amber."]);
+    let told = events.recv().await.unwrap();
+    let told: serde_json::Value = serde_json::from_str(told.json()).unwrap();
+    assert_eq!(told["event"], "session_created");
+    assert_eq!(told["forked_from"], session.id.to_string());
+    assert_eq!(told["request_id"], "fork-1");
+    let mut fork = stage.watch(fork).await;
+    fork.prompts("echo-prompt").await;
+    let seen = story(&fork.until_end().await);
+    assert!(seen.contains("warning context_primed"), "{seen}");
+    assert!(seen.contains("The key is amber."), "the agent gets what was said: {seen}");
+    assert!(!seen.contains("beige"), "{seen}");
+    assert_eq!(words(&stage, session.id).await.len(), 4, "the source stays as it was");
+}
+
+#[tokio::test]
+async fn an_open_turn_is_not_forked() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("say before").await;
+    session.until_end().await;
+    let open = session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    assert_eq!(forked(&session, Some(open)).await, Err(OpError::TurnActive(open)));
+    let fork = forked(&session, None).await.unwrap();
+    assert_eq!(words(&stage, fork).await, ["> say before", "before"]);
+    let nowhere = forked(&session, Some(TurnId::generate())).await.unwrap_err();
+    assert_eq!(nowhere.reason(), "turn_not_found");
+}
+
+#[tokio::test]
+async fn what_is_taken_back_is_in_no_page_and_in_no_agents_memory() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("say The key is amber.").await;
+    session.until_end().await;
+    let second = session.prompts("say The key is beige.").await;
+    session.until_end().await;
+    let revert = |turn: TurnId| Op::Revert {
+        session: session.id.to_string(),
+        before_turn: turn.to_string(),
+        request_id: None,
+    };
+    assert_eq!(session.submit(revert(second)).await, Ok(Accepted::Applied));
+    assert_eq!(words(&stage, session.id).await, ["> say The key is amber.", "The key is amber."]);
+    let again = session.submit(revert(second)).await.unwrap_err();
+    assert_eq!(again.reason(), "turn_not_found");
+    session.prompts("echo-prompt").await;
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains("The key is amber.") && !seen.contains("beige"), "{seen}");
+    let open = session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    let refused =
+        Op::Revert { session: session.id.to_string(), before_turn: open.to_string(), request_id: None };
+    assert_eq!(session.submit(refused).await, Err(OpError::TurnActive(open)));
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_gone_with_its_approval_and_its_agent() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("run echo hi").await;
+    let input = session.is_asked().await;
+    let mut events = session.engine.op_events();
+    let delete = Op::Delete { session: session.id.to_string(), request_id: None };
+    assert_eq!(session.submit(delete.clone()).await, Ok(Accepted::Applied));
+    let mut last = String::new();
+    while !last.contains("session_closed") {
+        last = events.recv().await.unwrap().json().to_owned();
+    }
+    assert!(last.contains(r#""reason":"deleted""#), "{last}");
+    assert!(stage.store.reader.session(session.id).await.unwrap().is_none());
+    assert!(stage.store.reader.pending_inputs(None).await.unwrap().is_empty());
+    let gone = session.answers(&input, None).await.unwrap_err();
+    assert_eq!(gone.reason(), "thread_not_found");
+    assert_eq!(session.submit(delete).await.unwrap_err().reason(), "thread_not_found");
+    assert!(!session.engine.loaded().contains(&session.id));
+}
+
+#[tokio::test]
+async fn a_rule_that_was_removed_no_longer_answers() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("run echo hi").await;
+    let input = session.is_asked().await;
+    let answer = Op::AnswerPermission {
+        session: session.id.to_string(),
+        request_id: input.id.to_string(),
+        option_id: Some("allow".to_owned()),
+        for_session: true,
+        message: None,
+    };
+    assert_eq!(session.submit(answer).await, Ok(Accepted::Applied));
+    session.until_end().await;
+    session.prompts("run echo hi").await;
+    let unasked = story(&session.until_end().await);
+    assert!(unasked.contains("resolved Accept by Policy (session_rule)"), "{unasked}");
+    let rules = stage.store.reader.session(session.id).await.unwrap().unwrap().rules;
+    assert_eq!(rules, [SessionRule::Command { command: "echo hi".into() }]);
+    let remove = Op::RemoveRule {
+        session: session.id.to_string(),
+        rule: ops::SessionRule::Command { command: "echo hi".into() },
+        request_id: None,
+    };
+    assert_eq!(session.submit(remove.clone()).await, Ok(Accepted::Applied));
+    assert_eq!(session.submit(remove).await.unwrap_err().reason(), "invalid_params");
+    session.prompts("run echo hi").await;
+    let input = session.is_asked().await;
+    assert_eq!(session.answers(&input, Some("reject")).await, Ok(Accepted::Applied));
+}
+
+#[tokio::test]
+async fn without_anybody_a_request_waits_and_says_so() {
+    let mut stage = Stage::new().await;
+    stage.attending = None;
+    let mut session = stage.session().await;
+    session.prompts("run echo hi").await;
+    let input = session.is_asked().await;
+    let seen = session
+        .until(|one| matches!(fact(one), Some(FactBody::Warning(warning)) if warning.reason == "unattended"))
+        .await;
+    assert_eq!(seen.len(), 1);
+    assert_eq!(session.answers(&input, Some("reject")).await, Ok(Accepted::Applied));
+}
+
+#[tokio::test]
+async fn without_anybody_a_request_is_rejected_if_so_configured() {
+    for unattended in [Unattended::Reject, Unattended::WaitFor(Duration::from_millis(20))] {
+        let mut stage = Stage::with(tempfile::tempdir().unwrap(), unattended).await;
+        stage.attending = None;
+        let mut session = stage.session().await;
+        session.prompts("run echo hi\nask Which? | red | blue").await;
+        let seen = session.until_end().await;
+        let by = seen.iter().filter_map(|one| match fact(one) {
+            Some(FactBody::PermissionResolved(resolved)) => Some((resolved.by.kind, resolved.rule.clone())),
+            _ => None,
+        });
+        let expected = (ResolverKind::Unattended, Some("unattended".to_owned()));
+        assert_eq!(by.collect::<Vec<_>>(), [expected.clone(), expected], "{}", story(&seen));
+    }
+}
+
+#[tokio::test]
+async fn the_last_one_to_leave_leaves_the_decision_to_the_server() {
+    let mut stage = Stage::with(tempfile::tempdir().unwrap(), Unattended::Reject).await;
+    let mut session = stage.session().await;
+    session.prompts("run echo hi").await;
+    session.is_asked().await;
+    stage.attending = None;
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains("resolved Decline by Unattended (unattended)"), "{seen}");
+}
+
+#[tokio::test]
+async fn whoever_lists_approvals_counts_as_there() {
+    let mut stage = Stage::with(tempfile::tempdir().unwrap(), Unattended::Reject).await;
+    stage.engine.approvals_listed(None);
+    stage.attending = None;
+    let mut session = stage.session().await;
+    session.prompts("run echo hi").await;
+    let input = session.is_asked().await;
+    assert_eq!(session.answers(&input, Some("allow")).await, Ok(Accepted::Applied));
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains("resolved Accept by Client"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_setting_is_answered_with_what_now_holds() {
+    let stage = Stage::new().await;
+    let session = stage.session().await;
+    let mut events = session.engine.op_events();
+    let id = session.id.to_string();
+    let mut told = async |op: Op, name: &str| {
+        session.engine.dispatch_op(op, Origin::default()).await;
+        loop {
+            let event = events.recv().await.unwrap();
+            if event.event.name() == name {
+                return serde_json::from_str::<serde_json::Value>(event.json()).unwrap();
+            }
+        }
+    };
+    let models = told(Op::SetModel { session: id.clone(), model: "fast".into() }, "models").await;
+    assert_eq!((&models["current"], &models["available"]), (&"fast".into(), &serde_json::json!([])));
+    let option =
+        Op::SetConfigOption { session: id.clone(), config_id: "thinking".into(), value: "true".into() };
+    let options = told(option, "config_options").await;
+    assert_eq!(options["options"][0]["current"], "true");
+    let patch = SettingsPatch { effort: Some("high".into()), ..SettingsPatch::default() };
+    let again = patch.clone();
+    let set =
+        |patch| Op::ThreadSettings { session: id.clone(), settings: patch, request_id: Some("s".into()) };
+    let changed = told(set(patch), "settings_changed").await;
+    assert_eq!((&changed["effort"], &changed["request_id"]), (&"high".into(), &"s".into()));
+    let unchanged = told(set(again), "settings_changed").await;
+    assert_eq!(unchanged["request_id"], "s", "whoever waits for a word of his own gets one");
+    assert!(unchanged.get("effort").is_none());
+}
+
+#[tokio::test]
+async fn nothing_to_compact_with_is_said() {
+    let stage = Stage::new().await;
+    let session = stage.session().await;
+    let compact = Op::Compact { session: session.id.to_string(), request_id: None };
+    assert_eq!(session.submit(compact).await.unwrap_err().reason(), "unsupported_by_agent");
+}
+
+#[tokio::test]
+async fn input_that_may_only_queue_waits_for_the_open_turn() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 300 8 1").await;
+    session.hears("00000005").await;
+    let mut input = session.input("say queued");
+    input.mode = TurnMode::Queue;
+    input.client_metadata.insert("k".into(), "v".into());
+    let Ok(Accepted::Queued { turn }) = session.submit(Op::TurnInput(input)).await else { panic!() };
+    session.until_end().await;
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(r#"says "queued""#), "{seen}");
+    let row = stage.store.reader.turn(session.id, turn).await.unwrap().unwrap();
+    assert_eq!(row.context.client_metadata["k"], "v");
+}
