@@ -120,7 +120,9 @@ pub async fn serve_ops(engine: Engine, connection: OpsConnection, client: OpsCli
     let _ = outbox.send(OutFrame::of(&welcome)).await;
     let engine_gone = CancellationToken::new();
     let pump = pump::run(events, outbox.clone(), engine_gone.clone());
-    let worker = worker::Worker { engine, outbox, limits, client };
+    // As long as it may send something, an operator is there to answer approvals, which it sees in all sessions.
+    let attending = (client.role != Role::Observer).then(|| engine.attend(None));
+    let worker = worker::Worker { engine, outbox, limits, client, _attending: attending };
     tokio::join!(pump, worker.run(inbox, engine_gone));
 }
 

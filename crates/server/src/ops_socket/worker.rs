@@ -1,6 +1,6 @@
 //! Takes the messages of one connection, one after the other, and answers those that ask for something.
 
-use signalbox_engine::{Engine, transcript};
+use signalbox_engine::{Attending, Engine, transcript};
 use signalbox_protocol::ops::{ClientRequest, Incoming, Op, Problem, ServerFrame, Undecodable, decode};
 use signalbox_rpc::Role;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +14,7 @@ pub(super) struct Worker {
     pub(super) outbox: QueueSender<OutFrame>,
     pub(super) limits: OpsLimits,
     pub(super) client: OpsClient,
+    pub(super) _attending: Option<Attending>,
 }
 
 impl Worker {

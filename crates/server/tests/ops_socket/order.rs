@@ -1,6 +1,7 @@
 //! What comes before what: the welcome, the messages of one client, and the end of its input.
 
 use serde_json::json;
+use signalbox_engine::Unattended;
 use signalbox_protocol::ops::{
     ActivityState, Event, Op, PermissionMode, Policy, ResolverKind, SandboxLevel, ServerFrame,
 };
@@ -168,4 +169,53 @@ async fn when_the_engine_stops_the_connection_ends_after_its_last_event() {
     }
     assert!(!client.state.sessions[&session].running, "{last:?}");
     client.leaves().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_on_the_socket_is_there_to_answer_until_its_input_ends() {
+    let stage = Stage::with(Unattended::Reject).await;
+    let mut observer = stage.connect_as(Role::Observer, OpsLimits::default());
+    observer.next().await;
+    let (mut operator, session) = stage.session("rehearsal").await;
+    operator.prompts(&session, "run echo hi").await;
+    observer.until_event("permission_request").await;
+    assert_eq!(observer.state.awaiting()[0].session, session);
+
+    operator.leaves().await;
+    let seen = observer.until_event("permission_resolved").await;
+    let Some(ServerFrame::Event { event: Event::PermissionResolved { by, .. } }) = seen.last() else {
+        panic!()
+    };
+    assert_eq!(by.kind, ResolverKind::Unattended, "an observer cannot answer");
+    observer.until_event("turn_ended").await;
+    assert!(observer.state.awaiting().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_is_answered_by_the_client_that_comes_later() {
+    let stage = Stage::new().await;
+    let (mut first, session) = stage.session("rehearsal").await;
+    first.prompts(&session, "run echo hi").await;
+    first.until_event("permission_request").await;
+    first.leaves().await;
+
+    let mut second = stage.connect();
+    second.next().await;
+    let waiting = second.state.awaiting();
+    let [waiting] = &waiting[..] else { panic!("{waiting:?}") };
+    let answer = Op::AnswerPermission {
+        session: waiting.session.to_owned(),
+        request_id: waiting.input.input_id.clone(),
+        option_id: Some("allow".to_owned()),
+        for_session: false,
+        message: None,
+    };
+    for _ in 0..2 {
+        // The second answer comes too late, and nothing is said about it.
+        second.submits(answer.clone()).await;
+    }
+    let seen = second.until_event("turn_ended").await;
+    let names = names(&seen);
+    assert_eq!(names.iter().filter(|name| *name == "permission_resolved").count(), 1, "{names:?}");
+    assert!(!names.contains(&"error".to_owned()), "{names:?}");
 }

@@ -47,6 +47,10 @@ fn agent() -> PathBuf {
 
 impl Stage {
     pub(crate) async fn new() -> Self {
+        Self::with(Unattended::Wait).await
+    }
+
+    pub(crate) async fn with(unattended: Unattended) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("work")).unwrap();
         let store = Store::open(&folder.path().join("test.db")).await.unwrap();
@@ -63,7 +67,7 @@ impl Stage {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             sources: Sources::default(),
-            unattended: Unattended::Wait,
+            unattended,
             on_load: Box::new(|mut stream| {
                 tokio::spawn(async move { while stream.deliveries.recv().await.is_some() {} });
             }),
