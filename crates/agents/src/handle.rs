@@ -114,6 +114,7 @@ pub(crate) enum Request {
     Cancel,
     Permission(RequestKey, Answer),
     Elicitation(RequestKey, ElicitationAnswer),
+    Dismiss(RequestKey),
     Model(Token, String),
     Effort(Token, String),
     Mode(Token, String),
@@ -199,6 +200,15 @@ impl Agent {
     /// The agent is gone.
     pub fn answer_elicitation(&self, key: RequestKey, answer: ElicitationAnswer) -> Result<(), SendError> {
         self.send(Request::Elicitation(key, answer))
+    }
+
+    /// Answers a permission request or a question as cancelled. A second answer, or one that comes after a withdrawal, has
+    /// no effect.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn dismiss(&self, key: RequestKey) -> Result<(), SendError> {
+        self.send(Request::Dismiss(key))
     }
 
     /// Sets the model; answered by [`crate::AgentEvent::OptionSet`], as all settings are.

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    heard::Heard,
     lines::{Line, Lines, MAX_LINE_BYTES},
     memory::Memory,
     options::{Options, Start},
@@ -81,6 +82,7 @@ where
         peer: Peer::new(outbox.clone()),
         memory: Memory::new(options.state_dir),
         start: options.start,
+        heard: options.heard.and_then(Heard::open),
         client: OnceLock::new(),
         sessions: Mutex::default(),
         turns: TaskTracker::new(),
@@ -133,6 +135,8 @@ pub(crate) struct Agent {
     pub(crate) peer: Peer,
     pub(crate) memory: Memory,
     pub(crate) start: Start,
+    /// Where each line of the client is noted.
+    heard: Option<Heard>,
     /// Set by `initialize`.
     client: OnceLock<ClientAbilities>,
     pub(crate) sessions: Mutex<HashMap<String, Session>>,
@@ -155,6 +159,9 @@ pub(crate) type Handled = Result<Reply, RpcError>;
 
 impl Agent {
     async fn handle(self: &Arc<Self>, line: Line) {
+        if let (Some(heard), Line::Text(line)) = (&self.heard, &line) {
+            heard.note(line);
+        }
         match &self.start {
             Start::Hang => return,
             Start::Garbage => return self.garbage().await,
@@ -208,9 +215,13 @@ impl Agent {
         };
         match method {
             "authenticate" => Err(RpcError::params("there is nothing to log in to: no auth methods")),
+            "session/new" | "session/load" | "session/resume" if self.start == Start::HangNew => {
+                Ok(Reply::Later)
+            }
+            "session/load" | "session/resume" if self.start == Start::HangLoad => Ok(Reply::Later),
             "session/new" => self.new_session(params),
-            "session/load" => self.load(id, params),
-            "session/resume" => self.resume(params),
+            "session/load" if self.start.can_load() => self.load(id, params),
+            "session/resume" if self.start.can_resume() => self.resume(params),
             "session/list" => self.list(params),
             "session/close" => self.close(id, params),
             "session/prompt" => self.prompt(id, params, abilities),
@@ -244,12 +255,16 @@ impl Agent {
         let forms = params["clientCapabilities"]["elicitation"]["form"].is_object();
         // A second `initialize` changes nothing; the answer is the same.
         self.client.get_or_init(|| ClientAbilities { forms });
+        let mut sessions = json!({"list": {}, "close": {}});
+        if self.start.can_resume() {
+            sessions["resume"] = json!({});
+        }
         let result = json!({
             "protocolVersion": PROTOCOL_VERSION,
             "agentCapabilities": {
-                "loadSession": true,
+                "loadSession": self.start.can_load(),
                 "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
-                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
+                "sessionCapabilities": sessions,
             },
             "agentInfo": {
                 "name": "signalbox-rehearsal",
@@ -314,6 +329,7 @@ impl Agent {
         let answer = match closed.and(ended) {
             Ok(()) => result("end_turn"),
             Err(Stop::Cancelled) => result("cancelled"),
+            Err(Stop::Reason(reason)) => result(&reason),
             Err(Stop::Failed(message)) => Err(RpcError::new(INTERNAL, message)),
             Err(Stop::Crash(code)) => {
                 self.crash_code.get_or_init(|| code);
@@ -334,7 +350,8 @@ impl Agent {
         session.end();
         let mut told = place.and_then(|place| place.put(frame));
         turn.busy.done.cancel();
-        if late.is_empty() {
+        let requests = turn.take_late_requests();
+        if late.is_empty() && requests.is_empty() {
             return;
         }
         for update in late {
@@ -343,6 +360,13 @@ impl Agent {
             }
             session.with(|kept| kept.history.record(turn.number, &update));
             told = self.peer.update(&session.id, &update).await;
+        }
+        for (method, params) in requests {
+            let Ok(answer) = self.peer.request(&method, &params).await else { break };
+            let update = turn.message_of(&play::answered(&method, &answer));
+            if self.peer.update(&session.id, &update).await.is_err() {
+                break;
+            }
         }
         session.save(&self.memory);
     }

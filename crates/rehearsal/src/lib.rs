@@ -11,6 +11,7 @@ mod agent;
 mod command;
 mod config;
 mod files;
+mod heard;
 mod history;
 mod lines;
 mod memory;

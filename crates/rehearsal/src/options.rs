@@ -8,6 +8,8 @@ pub struct Options {
     /// The folder in which conversations are kept, so that `session/load` and `session/resume` work in a
     /// later process. Made on demand. Without it they work in this process only.
     pub state_dir: Option<PathBuf>,
+    /// A file to which each line from the client is appended.
+    pub heard: Option<PathBuf>,
     /// What goes wrong at the start.
     pub start: Start,
 }
@@ -28,6 +30,14 @@ pub enum Start {
     Slow(Duration),
     /// `no-new`: `initialize` is answered, `session/new`, `load` and `resume` get an error -32603.
     NoNew,
+    /// `hang-new`: `initialize` is answered; `session/new`, `load` and `resume` never are.
+    HangNew,
+    /// `hang-load`: the same for `load` and `resume` only.
+    HangLoad,
+    /// `load-only`: there is no `session/resume`, only `session/load`.
+    LoadOnly,
+    /// `no-load`: an earlier session can be neither loaded nor resumed.
+    NoLoad,
     /// `auth`: as `no-new`, with the error -32000 that asks for a login.
     Auth,
 }
@@ -37,7 +47,8 @@ pub enum Start {
 pub enum OptionsError {
     /// The variable has none of the documented forms.
     #[error(
-        "SIGNALBOX_REHEARSAL_START is `{value}`; known are exit:CODE, garbage, hang, slow:MS, no-new, auth"
+        "SIGNALBOX_REHEARSAL_START is `{value}`; known are exit:CODE, garbage, hang, slow:MS, no-new, hang-new, \
+         hang-load, load-only, no-load, auth"
     )]
     Start {
         /// What the variable holds.
@@ -46,18 +57,33 @@ pub enum OptionsError {
 }
 
 impl Options {
-    /// Reads `SIGNALBOX_REHEARSAL_STATE` and `SIGNALBOX_REHEARSAL_START`; empty counts as unset.
+    /// Reads `SIGNALBOX_REHEARSAL_STATE`, `SIGNALBOX_REHEARSAL_HEARD` and `SIGNALBOX_REHEARSAL_START`; empty counts as
+    /// unset.
     ///
     /// # Errors
     /// If `SIGNALBOX_REHEARSAL_START` has none of the documented forms.
     pub fn from_env() -> Result<Self, OptionsError> {
-        let state_dir = std::env::var_os("SIGNALBOX_REHEARSAL_STATE").filter(|value| !value.is_empty());
+        let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let start = std::env::var_os("SIGNALBOX_REHEARSAL_START").unwrap_or_default();
-        Ok(Self { state_dir: state_dir.map(PathBuf::from), start: Start::parse(&start.to_string_lossy())? })
+        Ok(Self {
+            state_dir: path("SIGNALBOX_REHEARSAL_STATE"),
+            heard: path("SIGNALBOX_REHEARSAL_HEARD"),
+            start: Start::parse(&start.to_string_lossy())?,
+        })
     }
 }
 
 impl Start {
+    /// Whether `session/resume` works.
+    pub(crate) fn can_resume(&self) -> bool {
+        !matches!(self, Self::LoadOnly | Self::NoLoad)
+    }
+
+    /// Whether `session/load` works.
+    pub(crate) fn can_load(&self) -> bool {
+        *self != Self::NoLoad
+    }
+
     /// Reads the form that the environment variable has.
     ///
     /// # Errors
@@ -70,6 +96,10 @@ impl Start {
             ("garbage", None) => Self::Garbage,
             ("hang", None) => Self::Hang,
             ("no-new", None) => Self::NoNew,
+            ("hang-new", None) => Self::HangNew,
+            ("hang-load", None) => Self::HangLoad,
+            ("load-only", None) => Self::LoadOnly,
+            ("no-load", None) => Self::NoLoad,
             ("auth", None) => Self::Auth,
             ("exit", Some(code)) => Self::Exit(code.parse().map_err(|_| unknown())?),
             ("slow", Some(ms)) => Self::Slow(Duration::from_millis(ms.parse().map_err(|_| unknown())?)),
@@ -89,6 +119,10 @@ mod tests {
         assert_eq!(read("exit:7"), Start::Exit(7));
         assert_eq!(read("garbage"), Start::Garbage);
         assert_eq!(read("hang"), Start::Hang);
+        assert_eq!(
+            (read("hang-new"), read("hang-load"), read("load-only"), read("no-load")),
+            (Start::HangNew, Start::HangLoad, Start::LoadOnly, Start::NoLoad)
+        );
         assert_eq!(read("slow:250"), Start::Slow(Duration::from_millis(250)));
         assert_eq!(read("no-new"), Start::NoNew);
         assert_eq!(read("auth"), Start::Auth);

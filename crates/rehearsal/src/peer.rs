@@ -74,6 +74,13 @@ impl Peer {
         answer.await.map_err(|_| Gone)
     }
 
+    /// Sends a request whose answer nobody will wait for.
+    pub(crate) async fn tell(&self, method: &str, params: &Value) -> Result<(), Gone> {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed);
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.outbox.send(frame(&request)).await
+    }
+
     /// Hands the client's answer to the request that waits for it. Unknown ids are nobody's.
     pub(crate) fn resolve(&self, id: &Value, answer: Answer) {
         let waiting = id.as_u64().and_then(|id| self.waiting.lock().remove(&id));

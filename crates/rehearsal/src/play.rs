@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     command::execute,
     files,
-    script::{Status, Step, Style},
+    script::{Status, Step, Style, Wait},
     stream,
     turn::{Call, Step as Played, Stop, Turn, content},
 };
@@ -103,6 +103,12 @@ async fn one(turn: &Turn, step: &Step) -> Played {
                 .write_all(line.as_bytes())
                 .map_err(|error| Stop::Failed(format!("stderr cannot be written: {error}")))
         }
+        Step::Update { session, update } => match session {
+            Some(session) => Ok(turn.peer.update(session, update).await?),
+            None => turn.update(update.clone()).await,
+        },
+        Step::Request { method, params, wait } => requests(turn, method, params, *wait).await,
+        Step::EndWith(reason) => Err(Stop::Reason(reason.clone())),
         Step::Misspelt { line, form } => {
             turn.say(&format!("Not understood, so skipped: `{line}`. The form is `{form}`.")).await
         }
@@ -120,6 +126,44 @@ fn shown(block: &Value) -> String {
         "resource_link" => format!("[resource_link {}]", text(&block["uri"])),
         "image" => format!("[image {}, {} characters]", text(&block["mimeType"]), text(&block["data"]).len()),
         other => format!("[{other}]"),
+    }
+}
+
+/// Sends requests as written, with this session's id unless they name one.
+async fn requests(turn: &Turn, method: &str, params: &[Value], wait: Wait) -> Played {
+    let params = params.iter().map(|one| {
+        let mut one = one.clone();
+        if one["sessionId"].is_null() {
+            one["sessionId"] = json!(&*turn.session.id);
+        }
+        one
+    });
+    match wait {
+        Wait::Now => {
+            let ask = |params: Value| async move {
+                let answer = turn.peer.request(method, &params).await?;
+                turn.whole(&answered(method, &answer)).await
+            };
+            try_join_all(params.map(ask)).await.map(drop)
+        }
+        Wait::Never => {
+            for params in params {
+                turn.peer.tell(method, &params).await?;
+            }
+            Ok(())
+        }
+        Wait::Late => {
+            params.for_each(|params| turn.request_later(method.to_owned(), params));
+            Ok(())
+        }
+    }
+}
+
+/// What is said of an answer.
+pub(crate) fn answered(method: &str, answer: &Result<Value, Value>) -> String {
+    match answer {
+        Ok(result) => format!("{method} got {result}"),
+        Err(error) => format!("{method} failed with {error}"),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 /// One thing to do, in the order of the prompt's lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Say(String),
     Think(String),
@@ -57,6 +59,19 @@ pub(crate) enum Step {
     EchoEnv(String),
     EchoPrompt,
     Stderr(String),
+    /// An update exactly as written, for this session or for another one.
+    Update {
+        session: Option<String>,
+        update: Value,
+    },
+    /// Requests exactly as written, all open at once.
+    Request {
+        method: String,
+        params: Vec<Value>,
+        wait: Wait,
+    },
+    /// The rest is not played; the prompt is answered with this stop reason.
+    EndWith(String),
     /// A line that begins with a directive's word but does not have its form.
     Misspelt {
         line: String,
@@ -75,6 +90,17 @@ pub(crate) enum Style {
     PermitFirst,
     /// The permission comes first, and then there are only updates.
     Unannounced,
+}
+
+/// When the answer to a request is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// At once; it is said as a message.
+    Now,
+    /// Never: the script goes on, and the answer is read by nobody.
+    Never,
+    /// The request is sent when the prompt has been answered; its answer is said as a late message.
+    Late,
 }
 
 /// How far an entry of a plan is.
@@ -177,6 +203,20 @@ fn directive(word: &str, rest: &str) -> Option<Result<Step, &'static str>> {
         }
         "echo-prompt" => ("echo-prompt", rest.is_empty().then_some(Step::EchoPrompt)),
         "stderr" => ("stderr TEXT", words(rest).map(Step::Stderr)),
+        "send-update" => {
+            let step = json(rest).map(|update| Step::Update { session: None, update });
+            ("send-update JSON", step)
+        }
+        "send-update-as" => {
+            let step = rest.split_once(' ').and_then(|(session, update)| {
+                Some(Step::Update { session: Some(session.to_owned()), update: json(update)? })
+            });
+            ("send-update-as SESSION JSON", step)
+        }
+        "send-request" => ("send-request METHOD JSON", request(rest, Wait::Now)),
+        "send-unheard" => ("send-unheard METHOD JSON", request(rest, Wait::Never)),
+        "send-late" => ("send-late METHOD JSON", request(rest, Wait::Late)),
+        "end-with" => ("end-with REASON", words(rest).map(Step::EndWith)),
         _ => return None,
     };
     Some(step.ok_or(form))
@@ -188,6 +228,22 @@ fn words(rest: &str) -> Option<String> {
 
 fn run(rest: &str, style: Style) -> Option<Step> {
     words(rest).map(|command| Step::Run { command, style })
+}
+
+/// A JSON object.
+fn json(rest: &str) -> Option<Value> {
+    serde_json::from_str(rest).ok().filter(Value::is_object)
+}
+
+/// A method and its params; a list of params makes as many requests.
+fn request(rest: &str, wait: Wait) -> Option<Step> {
+    let (method, params) = rest.split_once(' ')?;
+    let params = match serde_json::from_str(params).ok()? {
+        Value::Array(all) if !all.is_empty() && all.iter().all(Value::is_object) => all,
+        one @ Value::Object(_) => vec![one],
+        _ => return None,
+    };
+    Some(Step::Request { method: method.to_owned(), params, wait })
 }
 
 /// Exactly two words.
@@ -298,6 +354,21 @@ mod tests {
             parse("write a b.txt <<END\nsay no\n<<\nEND\nwrite c <<\none\r\n<<\nwrite d <<\nrest").unwrap();
         let write = |path: &str, text: &str| Step::Write { path: path.to_owned(), text: text.to_owned() };
         assert_eq!(steps, [write("a b.txt", "say no\n<<\n"), write("c", "one\n"), write("d", "rest\n")]);
+    }
+
+    #[test]
+    fn raw_messages_need_their_json() {
+        let steps = parse(
+            "send-request a/b [{\"x\":1},{}]\nsend-late m {}\nsend-update-as s {\"y\":2}\nsend-update no\nsend-request a/b []",
+        )
+        .unwrap();
+        let request = |method: &str, params, wait| Step::Request { method: method.to_owned(), params, wait };
+        let empty = || serde_json::json!({});
+        assert_eq!(steps[0], request("a/b", vec![serde_json::json!({"x": 1}), empty()], Wait::Now));
+        assert_eq!(steps[1], request("m", vec![empty()], Wait::Late));
+        let update = serde_json::json!({"y": 2});
+        assert_eq!(steps[2], Step::Update { session: Some("s".to_owned()), update });
+        assert!(steps[3..].iter().all(|step| matches!(step, Step::Misspelt { .. })));
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) enum Stop {
     Cancelled,
     #[error("{0}")]
     Failed(String),
+    #[error("the turn ends with {0}")]
+    Reason(String),
     #[error("the process leaves with code {0}")]
     Crash(u8),
     #[error(transparent)]
@@ -77,6 +79,7 @@ pub(crate) struct Turn {
     last_id: AtomicU64,
     open: Mutex<Vec<Open>>,
     late: Mutex<Vec<Value>>,
+    late_requests: Mutex<Vec<(String, Value)>>,
 }
 
 /// A tool call that must be closed when the turn is cancelled.
@@ -117,6 +120,7 @@ impl Turn {
             last_id: AtomicU64::new(0),
             open: Mutex::default(),
             late: Mutex::default(),
+            late_requests: Mutex::default(),
         }
     }
 
@@ -172,6 +176,21 @@ impl Turn {
             .await?;
         }
         Ok(())
+    }
+
+    /// Says a text as a message of its own, in one chunk.
+    pub(crate) async fn whole(&self, text: &str) -> Step {
+        self.count_said(text.len());
+        self.update(self.message_of(text)).await
+    }
+
+    /// The update that says a text as a message of its own.
+    pub(crate) fn message_of(&self, text: &str) -> Value {
+        json!({
+            "sessionUpdate": "agent_message_chunk",
+            "messageId": self.id("msg"),
+            "content": {"type": "text", "text": text},
+        })
     }
 
     /// Sends the whole plan.
@@ -287,6 +306,15 @@ impl Turn {
     /// Keeps an update until the prompt has been answered.
     pub(crate) fn later(&self, update: Value) {
         self.late.lock().push(update);
+    }
+
+    /// Keeps a request until the prompt has been answered.
+    pub(crate) fn request_later(&self, method: String, params: Value) {
+        self.late_requests.lock().push((method, params));
+    }
+
+    pub(crate) fn take_late_requests(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.late_requests.lock())
     }
 
     /// Leaves a tool call open for good: the end of the turn does not close it.

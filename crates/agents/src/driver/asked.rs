@@ -83,6 +83,13 @@ impl Conversation {
         }
     }
 
+    pub(super) fn dismiss(&mut self, key: RequestKey, now: Instant) {
+        if let Some(asked) = self.asked.remove(&key) {
+            self.answer_cancelled(&asked);
+            self.last_heard = now;
+        }
+    }
+
     fn take(&mut self, key: RequestKey, kind: Kind) -> Option<Asked> {
         let asked = self.asked.get(&key)?;
         if asked.kind != kind {

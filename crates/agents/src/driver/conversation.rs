@@ -328,6 +328,7 @@ impl Conversation {
             Request::Cancel => self.cancel(now),
             Request::Permission(key, answer) => self.answer_permission(key, answer, now),
             Request::Elicitation(key, answer) => self.answer_elicitation(key, answer, now),
+            Request::Dismiss(key) => self.dismiss(key, now),
             work if self.queue.len() >= MAX_QUEUED => self.refuse(work),
             work => {
                 self.queue.push_back(work);
@@ -348,7 +349,7 @@ impl Conversation {
             | Request::Mode(token, _)
             | Request::Yolo(token, _)
             | Request::Option(token, ..) => self.option_set(token, refused()),
-            Request::Cancel | Request::Permission(..) | Request::Elicitation(..) => {}
+            Request::Cancel | Request::Permission(..) | Request::Elicitation(..) | Request::Dismiss(_) => {}
         }
     }
 
@@ -457,7 +458,7 @@ impl Conversation {
                 | Request::Mode(token, _)
                 | Request::Yolo(token, _)
                 | Request::Option(token, ..) => self.option_set(token, Err(RefusedSetting::AgentGone)),
-                Request::Cancel | Request::Permission(..) | Request::Elicitation(..) => {}
+                Request::Cancel | Request::Permission(..) | Request::Elicitation(..) | Request::Dismiss(_) => {}
             }
         }
         let ready = self.is_ready();

@@ -324,7 +324,7 @@ impl Actor {
         let first = !std::mem::replace(&mut open.cancelled, true);
         let prompting = open.prompting;
         if first {
-            self.drain_parked(ResolverKind::Interrupt);
+            self.settle_parked(ResolverKind::Interrupt);
             self.commit().await;
         }
         if !prompting {
@@ -335,6 +335,8 @@ impl Actor {
         {
             tracing::debug!(session = %self.row.id, %error, "cancelling an agent that is ending");
         }
+        // Answered behind the cancel, so that the agent does not go on with its next step in between.
+        self.answer_parked_cancelled();
         Ok(Accepted::Interrupting { turn: Some(turn) })
     }
 
@@ -358,8 +360,14 @@ impl Actor {
         count
     }
 
-    /// Marks everything that waits as cancelled, in the batch. The agent is answered by its driver.
+    /// Marks everything that waits as cancelled, in the batch, and answers the agent, which has ended its prompt already.
     pub(super) fn drain_parked(&mut self, by: ResolverKind) {
+        self.settle_parked(by);
+        self.answer_parked_cancelled();
+    }
+
+    /// Marks everything that waits as cancelled, in the batch.
+    fn settle_parked(&mut self, by: ResolverKind) {
         let now = self.activity();
         let Some(running) = activity::drain(&now) else { return };
         let turn = now.turn();
@@ -378,9 +386,12 @@ impl Actor {
             };
             self.resolve_in_batch(resolved, input.item_seq);
         }
+    }
+
+    fn answer_parked_cancelled(&mut self) {
         if let Some(live) = &self.agent {
             for key in self.parked.drain().map(|(_, key)| key) {
-                if let Err(error) = live.agent.answer_permission(key, signalbox_agents::Answer::Cancelled) {
+                if let Err(error) = live.agent.dismiss(key) {
                     tracing::debug!(session = %self.row.id, %error, "cancelling a request of an ending agent");
                 }
             }

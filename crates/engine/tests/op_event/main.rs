@@ -1,0 +1,17 @@
+//! The Op/Event core does what its document says: scenario by scenario, through its own face, with real agent processes.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_sign_loss,
+    unreachable_pub,
+    dead_code
+)]
+
+mod activity;
+mod face;
+mod laws;
+mod permissions;
+mod policy;
+mod turns;
