@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use signalbox_facts::{
     Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, PermissionResolved,
     Policy, Provider, QueueChanged, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow,
-    SessionSource, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded, TurnStatus,
+    SessionSource, SettingsChanged, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded,
+    TurnStatus,
 };
 use signalbox_protocol::ops::{ContextEntry, DocBlock, NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Store, StoreError};
@@ -320,6 +321,11 @@ impl Engine {
         let mut batch = Batch::new(session, 0, (self.core.now_ms)());
         batch.push(None, Item::None, FactBody::SessionCreated(Box::new(created)));
         place.warn(&mut batch);
+        if !new.config_options.is_empty() {
+            let options = new.config_options.into_iter().map(|(id, value)| (id, value.into())).collect();
+            let changed = SettingsChanged { options, ..SettingsChanged::default() };
+            batch.push(None, Item::None, FactBody::SettingsChanged(Box::new(changed)));
+        }
         if let Some(title) = new.title.filter(|title| !title.trim().is_empty()) {
             let changed = TitleChanged { title, origin: TitleOrigin::Manual };
             batch.push(None, Item::None, FactBody::TitleChanged(changed));

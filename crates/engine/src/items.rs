@@ -13,6 +13,7 @@ use signalbox_facts::{
     ToolCall, ToolContent, ToolOutcome, ToolOutput, ToolStatus, TurnId,
 };
 
+use crate::agent_input::launch_fields;
 use crate::batch::{Batch, Item};
 use crate::diff::file_diff;
 use crate::output::{Output, Piece};
@@ -344,6 +345,9 @@ impl Tool {
             call.locations = locations.into_iter().take(MAX_LOCATIONS).map(absolute).collect();
         }
         if let Some(raw_input) = patch.raw_input.filter(|value| !value.is_null()) {
+            if let Some(fields) = launch_fields(call.kind.as_deref(), &call.title, &raw_input) {
+                call.agent_input = Some(fields);
+            }
             call.raw_input = Some(bounded(raw_input));
         }
         if let Some(output) = patch.output {

@@ -2,6 +2,7 @@
 
 pub mod activity;
 mod attendance;
+mod agent_input;
 mod batch;
 mod bus;
 mod catalog;

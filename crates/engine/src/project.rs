@@ -1,12 +1,15 @@
 //! The Op/Event projections: a fact or signal as an `Event`, a fact as a transcript entry. Pure.
 
 use signalbox_facts::{
-    AgentText, Committed, ConfigValue, Fact, FactBody, PlanEntry, SettingsChanged, Signal, SignalBody,
-    ToolCall, TurnEnded, TurnStatus,
+    AgentText, Committed, ConfigValue, Fact, FactBody, Failure, PlanEntry, SettingsChanged, Signal,
+    SignalBody, ToolCall, TurnEnded, TurnStatus,
 };
 use signalbox_protocol::ops::{self, Event, Part, Role, TranscriptEntry};
 
 use crate::convert;
+
+/// Bytes of the end of an agent's stderr in the message of an error.
+const MAX_LAST_WORDS: usize = 1 << 10;
 
 /// What the Op/Event protocol tells of something committed; `None` for what it does not know (command output, the
 /// agent's session id).
@@ -164,7 +167,7 @@ fn turn_ended(session: String, ended: &TurnEnded) -> Event {
     match &ended.failure {
         Some(failure) if ended.status != TurnStatus::Completed => Event::Error {
             session: Some(session),
-            message: failure.message.clone(),
+            message: told(failure),
             terminal: true,
             request_id: ended.request_id.clone(),
             reason: Some(failure.reason.clone()),
@@ -174,6 +177,17 @@ fn turn_ended(session: String, ended: &TurnEnded) -> Event {
             let stop_reason = ended.stop_reason.clone().unwrap_or_else(|| fallback.to_owned());
             Event::TurnEnded { session, stop_reason }
         }
+    }
+}
+
+/// What went wrong, with the last words of the agent: the event has no other place for them.
+fn told(failure: &Failure) -> String {
+    let tail =
+        failure.data.get("stderrTail").and_then(serde_json::Value::as_str).unwrap_or_default().trim_end();
+    let from = tail.floor_char_boundary(tail.len().saturating_sub(MAX_LAST_WORDS));
+    match tail.get(from..).filter(|words| !words.is_empty()) {
+        Some(words) => format!("{}\n{words}", failure.message),
+        None => failure.message.clone(),
     }
 }
 

@@ -458,7 +458,10 @@ impl Conversation {
                 | Request::Mode(token, _)
                 | Request::Yolo(token, _)
                 | Request::Option(token, ..) => self.option_set(token, Err(RefusedSetting::AgentGone)),
-                Request::Cancel | Request::Permission(..) | Request::Elicitation(..) | Request::Dismiss(_) => {}
+                Request::Cancel
+                | Request::Permission(..)
+                | Request::Elicitation(..)
+                | Request::Dismiss(_) => {}
             }
         }
         let ready = self.is_ready();

@@ -294,7 +294,11 @@ impl Conversation {
             Request::Mode(token, id) => (token, Wanted::Mode(id)),
             Request::Yolo(token, yolo) => (token, self.policy_mode(yolo)),
             Request::Option(token, id, value) => (token, Wanted::Option(id, value)),
-            Request::Prompt(_) | Request::Cancel | Request::Permission(..) | Request::Elicitation(..) | Request::Dismiss(_) => {
+            Request::Prompt(_)
+            | Request::Cancel
+            | Request::Permission(..)
+            | Request::Elicitation(..)
+            | Request::Dismiss(_) => {
                 return;
             }
         };

@@ -43,7 +43,10 @@ impl Actor {
                 });
                 self.signal(SignalBody::Stalled { since_ms });
             }
-            AgentEvent::Warning { reason, message } => self.warn(reason, message, None),
+            AgentEvent::Warning { reason, message } => {
+                let request_id = self.opening_request();
+                self.warn(reason, message, request_id);
+            }
             AgentEvent::StartFailed(failure) => {
                 self.agent_is_gone();
                 if self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some()) {
@@ -59,6 +62,11 @@ impl Actor {
         }
     }
 
+    /// The word of the prompt for which the agent's session is being opened: warnings about that are warnings of the prompt.
+    fn opening_request(&self) -> Option<String> {
+        self.turn.as_ref().filter(|turn| turn.waiting.is_some()).and_then(|turn| turn.request_id.clone())
+    }
+
     fn agent_is_gone(&mut self) {
         self.agent = None;
         self.commands = Vec::new();
@@ -72,10 +80,11 @@ impl Actor {
             self.batch().push(turn, Item::None, body);
         }
         if info.context_lost {
+            let request_id = self.opening_request();
             self.warn(
                 "context_lost",
                 "The agent no longer knows the earlier conversation; it starts afresh.",
-                None,
+                request_id,
             );
         }
         if !info.models.is_empty() {

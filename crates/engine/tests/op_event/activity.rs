@@ -24,7 +24,10 @@ async fn s54_s55_s56_after_a_kill_nothing_runs_and_nothing_can_be_answered() {
     // That revisions do not go back is checked for every session as it is found again.
     let mut face = face.is_killed().await;
     let state = async |session: &str| face.snapshot(session).await["activity"].clone();
-    assert_eq!((state(&idle).await["revision"].as_u64(), state(&failed).await["revision"].as_u64()), (Some(2), Some(2)));
+    assert_eq!(
+        (state(&idle).await["revision"].as_u64(), state(&failed).await["revision"].as_u64()),
+        (Some(2), Some(2))
+    );
     assert_eq!(state(&idle).await["state"]["kind"], "idle");
     assert_eq!(state(&failed).await["state"]["reason"], "provider_error");
     let ended = state(&running).await;

@@ -40,11 +40,7 @@ pub struct Face {
 
 /// Small enough that a test which waits for one is quick, large enough that a busy machine does not reach the others.
 pub fn limits() -> Limits {
-    Limits {
-        cancel: Duration::from_millis(500),
-        stop_grace: Duration::from_millis(200),
-        ..Limits::default()
-    }
+    Limits { cancel: Duration::from_millis(500), stop_grace: Duration::from_millis(200), ..Limits::default() }
 }
 
 fn agent() -> String {
@@ -180,8 +176,10 @@ impl Face {
     }
 
     pub async fn sets_policy(&mut self, session: &str, mode: &str, sandbox: &str) {
-        self.sends(json!({"op": "set_execution_policy", "session": session, "mode": mode, "sandbox": sandbox}))
-            .await;
+        self.sends(
+            json!({"op": "set_execution_policy", "session": session, "mode": mode, "sandbox": sandbox}),
+        )
+        .await;
         self.next("execution_policy_changed").await;
     }
 
@@ -458,4 +456,3 @@ pub fn permit_as(directive: &str, calls: &[Value]) -> String {
         .collect();
     format!("{directive} session/request_permission {}", Value::Array(requests))
 }
-

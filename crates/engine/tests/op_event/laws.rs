@@ -82,8 +82,7 @@ impl Laws {
     /// A session after a restart of the server: nothing runs in it, and nothing that was told has been taken back.
     pub fn found_again(&mut self, session: &str, row: &SessionRow) {
         let Some(heard) = self.sessions.get_mut(session) else { return };
-        let activity =
-            serde_json::to_value(signalbox_engine::convert::activity_out(&row.activity)).unwrap();
+        let activity = serde_json::to_value(signalbox_engine::convert::activity_out(&row.activity)).unwrap();
         let kind = &activity["state"]["kind"];
         assert!(kind == "idle" || kind == "failed", "after a restart: {activity}");
         if let Some(before) = &heard.activity {

@@ -10,8 +10,11 @@
 )]
 
 mod activity;
+mod creation;
 mod face;
+mod faults;
 mod laws;
+mod models;
 mod permissions;
 mod policy;
 mod turns;

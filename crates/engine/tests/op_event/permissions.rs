@@ -8,7 +8,9 @@ use super::face::{Face, names, only, permit, permit_as, said, the, trace};
 async fn two_parked(face: &mut Face) -> (String, Value, Value) {
     let session = face.new_session().await;
     face.prompts(&session, "parallel true || true", "r").await;
-    let heard = face.until(|event| event["activity"]["state"]["pending"].as_array().is_some_and(|p| p.len() == 2)).await;
+    let heard = face
+        .until(|event| event["activity"]["state"]["pending"].as_array().is_some_and(|p| p.len() == 2))
+        .await;
     assert_eq!(trace(&heard), ["1 running", "2 awaiting_input 1", "3 awaiting_input 2"]);
     let pending = heard.last().unwrap()["activity"]["state"]["pending"].clone();
     face.next("permission_request").await;
@@ -63,7 +65,10 @@ async fn s23_s24_s25_two_answers_one_after_the_other() {
     face.answers(&session, &first, Some("allow")).await;
     face.answers(&session, &first, Some("reject")).await;
     let told = face.quiet(&session).await;
-    assert!(only(&told, "session_activity_changed").is_empty() && only(&told, "error").is_empty(), "{told:?}");
+    assert!(
+        only(&told, "session_activity_changed").is_empty() && only(&told, "error").is_empty(),
+        "{told:?}"
+    );
     face.answers(&session, &second, Some("reject")).await;
     let heard = face.until_end(&session).await;
     assert_eq!(trace(&heard), ["5 running", "6 idle"]);
@@ -78,7 +83,8 @@ async fn s26_no_option_cancels_whether_null_or_absent() {
     let mut face = Face::new().await;
     let (session, first, second) = two_parked(&mut face).await;
     face.answers(&session, &first, None).await;
-    face.sends(json!({"op": "answer_permission", "session": session, "request_id": second["input_id"]})).await;
+    face.sends(json!({"op": "answer_permission", "session": session, "request_id": second["input_id"]}))
+        .await;
     let heard = face.until_end(&session).await;
     for resolved in only(&heard, "permission_resolved") {
         assert_eq!(resolved.get("option_id"), Some(&Value::Null), "written, because the document has it so");
@@ -138,7 +144,8 @@ async fn s30_s31_the_first_policy_holds_from_the_first_turn_and_after_a_restart(
     let mut face = Face::new().await;
     let policy = json!({"mode": "ask", "sandbox": "read_only"});
     let work = face.work();
-    let fields = json!({"provider": "rehearsal", "cwd": work, "use_worktree": false, "initial_policy": policy});
+    let fields =
+        json!({"provider": "rehearsal", "cwd": work, "use_worktree": false, "initial_policy": policy});
     let session = face.creates(fields).await;
     let mut face = face;
     for restart in [false, true] {
@@ -151,7 +158,10 @@ async fn s30_s31_the_first_policy_holds_from_the_first_turn_and_after_a_restart(
         assert_eq!((&resolved["rule"], &resolved["option_id"]), (&json!("ceiling"), &json!("reject")));
         assert_eq!(heard.last().unwrap()["event"], "turn_ended");
         let listed = face.snapshot(&session).await;
-        assert_eq!((&listed["permission_mode"], &listed["sandbox_policy"]), (&json!("ask"), &json!("read_only")));
+        assert_eq!(
+            (&listed["permission_mode"], &listed["sandbox_policy"]),
+            (&json!("ask"), &json!("read_only"))
+        );
     }
     assert!(!face.work().join("made").exists());
 }
@@ -198,7 +208,8 @@ fn some(option: &str) -> Option<String> {
 
 #[tokio::test]
 async fn s32_the_ceiling_under_yolo() {
-    let beyond = decided("yolo", "read_only", &kinds(&["edit", "execute", "delete", "move", "switch_mode"])).await;
+    let beyond =
+        decided("yolo", "read_only", &kinds(&["edit", "execute", "delete", "move", "switch_mode"])).await;
     assert_eq!(beyond, vec![some("reject"); 5]);
     let within = decided("yolo", "read_only", &kinds(&["read", "search", "fetch", "think"])).await;
     assert_eq!(within, vec![some("allow"); 4]);
@@ -234,7 +245,11 @@ async fn s35_accept_edits_allows_edits_inside_and_asks_for_the_rest() {
 #[tokio::test]
 async fn s36_a_request_without_a_kind_is_asked() {
     assert_eq!(decided("ask", "workspace_write", &[json!({})]).await, [None]);
-    assert_eq!(decided("ask", "read_only", &[json!({})]).await, [some("reject")], "not where nothing may be done");
+    assert_eq!(
+        decided("ask", "read_only", &[json!({})]).await,
+        [some("reject")],
+        "not where nothing may be done"
+    );
 }
 
 /// With nothing to reject by, the request is answered `cancelled`. With nothing to allow by once, the reference cancels;
@@ -245,7 +260,8 @@ async fn s37_requests_without_a_fitting_option() {
     let denied = decided("ask", "read_only", &[json!({"kind": "execute", "options": allow_only})]).await;
     assert_eq!(denied, [some("cancelled")]);
     let reject_only = json!([{"optionId": "reject", "name": "Reject", "kind": "reject_once"}]);
-    let allowed = decided("yolo", "workspace_write", &[json!({"kind": "execute", "options": reject_only})]).await;
+    let allowed =
+        decided("yolo", "workspace_write", &[json!({"kind": "execute", "options": reject_only})]).await;
     assert_eq!(allowed, [None]);
 }
 
@@ -269,9 +285,7 @@ async fn s38_an_automatic_allow_is_for_once() {
 /// The reference lets titles and `_meta` move a request between the rules (12.D11). Here only its kind and places count.
 #[tokio::test]
 async fn s39_titles_and_meta_decide_nothing() {
-    let dressed = |kind: &str| {
-        json!({"kind": kind, "title": "Website access", "_meta": {"is_mcp_tool_approval": true}})
-    };
+    let dressed = |kind: &str| json!({"kind": kind, "title": "Website access", "_meta": {"is_mcp_tool_approval": true}});
     assert_eq!(decided("yolo", "danger_full_access", &[dressed("other")]).await, [some("allow")]);
     assert_eq!(decided("yolo", "read_only", &[dressed("execute")]).await, [some("reject")]);
 }

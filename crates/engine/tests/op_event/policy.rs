@@ -36,7 +36,10 @@ async fn s47_a_policy_that_cannot_be_stored_changes_neither_row_nor_handler() {
             "reason": "storage_failed"})
     );
     let listed = face.snapshot(&session).await;
-    assert_eq!((&listed["permission_mode"], &listed["sandbox_policy"]), (&json!("ask"), &json!("workspace_write")));
+    assert_eq!(
+        (&listed["permission_mode"], &listed["sandbox_policy"]),
+        (&json!("ask"), &json!("workspace_write"))
+    );
     face.prompts(&session, "run true", "r").await;
     face.next("permission_request").await;
 }
@@ -57,15 +60,14 @@ async fn s48_a_policy_for_an_unknown_session_is_a_non_terminal_error() {
 async fn s49_the_older_ops_change_one_axis_and_tell_both() {
     let mut face = Face::new().await;
     let session = face.new_session().await;
-    let told = |mode: &str, sandbox: &str| {
-        json!({"event": "execution_policy_changed", "session": session, "policy": {"mode": mode, "sandbox": sandbox}})
-    };
+    let told = |mode: &str, sandbox: &str| json!({"event": "execution_policy_changed", "session": session, "policy": {"mode": mode, "sandbox": sandbox}});
     face.sends(json!({"op": "set_permission_mode", "session": session, "mode": "yolo"})).await;
     assert_eq!(face.hears().await, told("yolo", "workspace_write"));
     face.sends(json!({"op": "set_sandbox", "session": session, "sandbox": "read_only"})).await;
     assert_eq!(face.hears().await, told("yolo", "read_only"));
     for op in ["set_permission_mode", "set_sandbox"] {
-        face.sends(json!({"op": op, "session": "missing-session", "mode": "ask", "sandbox": "read_only"})).await;
+        face.sends(json!({"op": op, "session": "missing-session", "mode": "ask", "sandbox": "read_only"}))
+            .await;
         let error = wordless(&face.told()[0]);
         assert_eq!(
             error,

@@ -56,7 +56,10 @@ async fn s04_when_the_end_is_seen_the_next_prompt_is_accepted() {
     let request = face.next("permission_request").await;
     face.answers(&session, &request, Some("allow")).await;
     let end = face.until_end(&session).await;
-    assert_eq!(the(&end, "turn_ended"), &json!({"event": "turn_ended", "session": session, "stop_reason": "end_turn"}));
+    assert_eq!(
+        the(&end, "turn_ended"),
+        &json!({"event": "turn_ended", "session": session, "stop_reason": "end_turn"})
+    );
     face.prompts(&session, "say again", "second").await;
     let next = face.until_end(&session).await;
     assert_eq!(the(&next, "turn_started")["request_id"], "second");
@@ -103,7 +106,10 @@ async fn s06_s07_a_prompt_that_cannot_be_stored_leaves_no_trace_and_the_next_one
     let heard = face.until_end(&session).await;
     let seq = the(&heard, "turn_started")["transcript_seq"].as_u64().unwrap();
     let page = face.page(&session).await;
-    assert_eq!(page.entries[0].seq, seq, "the seq of its fact; unlike the reference, 0 is the session itself");
+    assert_eq!(
+        page.entries[0].seq, seq,
+        "the seq of its fact; unlike the reference, 0 is the session itself"
+    );
     assert_eq!(trace(&heard), ["1 running", "2 idle"]);
 }
 
@@ -112,7 +118,9 @@ async fn s06_s07_a_prompt_that_cannot_be_stored_leaves_no_trace_and_the_next_one
 async fn s08_every_transcript_event_carries_its_seq_and_the_page_has_the_same() {
     let mut face = Face::new().await;
     let session = face.new_session().await;
-    let heard = face.turn(&session, "think Hm.\nsay One.\nplan done: a | todo: b\nread nothing-there\nsay Two.").await;
+    let heard = face
+        .turn(&session, "think Hm.\nsay One.\nplan done: a | todo: b\nread nothing-there\nsay Two.")
+        .await;
     let mut seqs = Vec::new();
     for event in &heard {
         let name = event["event"].as_str().unwrap();
@@ -153,10 +161,13 @@ async fn s09_the_order_of_one_turn() {
 async fn s10_without_a_request_id_there_is_no_key_for_it() {
     let mut face = Face::new().await;
     let session = face.new_session().await;
-    face.sends(json!({"op": "prompt", "session": session, "doc": [{"type": "text", "text": "fail x"}]})).await;
+    face.sends(json!({"op": "prompt", "session": session, "doc": [{"type": "text", "text": "fail x"}]}))
+        .await;
     let heard = face.until_end(&session).await;
     assert!(the(&heard, "turn_started").get("request_id").is_none());
-    assert!(only(&heard, "session_activity_changed")[0]["activity"]["state"].get("prompt_request_id").is_none());
+    assert!(
+        only(&heard, "session_activity_changed")[0]["activity"]["state"].get("prompt_request_id").is_none()
+    );
     assert!(heard.last().unwrap().get("request_id").is_none());
 }
 
@@ -201,7 +212,10 @@ async fn s13_s14_an_agent_that_dies_fails_the_turn_and_the_next_prompt_starts_a_
     let message = end["message"].as_str().unwrap();
     assert!(message.contains('3') && message.contains("the boiler has burst"), "{message}");
     let next = face.turn(&session, "say Here again.").await;
-    assert_eq!((said(&next).as_str(), next.last().unwrap()["event"].as_str()), ("Here again.", Some("turn_ended")));
+    assert_eq!(
+        (said(&next).as_str(), next.last().unwrap()["event"].as_str()),
+        ("Here again.", Some("turn_ended"))
+    );
 }
 
 #[tokio::test]
@@ -235,7 +249,8 @@ async fn s15_a_cancel_while_an_earlier_session_is_loaded_ends_the_turn() {
 async fn s16_an_unknown_skill_is_told_and_the_turn_goes_on() {
     let mut face = Face::new().await;
     let session = face.new_session().await;
-    let doc = json!([{"type": "skill", "skill_id": "nope", "params": {}}, {"type": "text", "text": "say Anyway."}]);
+    let doc =
+        json!([{"type": "skill", "skill_id": "nope", "params": {}}, {"type": "text", "text": "say Anyway."}]);
     face.sends(json!({"op": "prompt", "session": session, "doc": doc, "request_id": "r"})).await;
     let heard = face.until_end(&session).await;
     let error = the(&heard, "error");
