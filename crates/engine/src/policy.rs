@@ -154,8 +154,9 @@ fn climbs(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    const KINDS: [Option<&str>; 12] = [
+    const KINDS: [Option<&str>; 13] = [
         Some("read"),
         Some("search"),
         Some("fetch"),
@@ -167,6 +168,7 @@ mod tests {
         Some("switch_mode"),
         Some("other"),
         Some("provider_magic"),
+        Some(""),
         None,
     ];
     const MODES: [Mode; 3] = [Mode::Ask, Mode::AcceptEdits, Mode::Yolo];
@@ -197,34 +199,116 @@ mod tests {
         }
     }
 
+    /// Where a request would act, and what an earlier answer left.
+    const PLACES: [(&str, &[&str], bool); 5] = [
+        ("inside", &["/repo/a", "/extra/b"], true),
+        ("outside", &["/etc/a"], false),
+        ("partly inside", &["/repo/a", "/etc/a"], false),
+        ("climbing out", &["/repo/../etc/a"], false),
+        ("nowhere", &[], false),
+    ];
+
+    fn remembered() -> Vec<(&'static str, Vec<SessionRule>)> {
+        let command = |command: &str| SessionRule::Command { command: command.into() };
+        let edits = |root: &str| SessionRule::Edits { root: root.into() };
+        vec![
+            ("nothing", vec![]),
+            ("this command", vec![command("ls")]),
+            ("another command", vec![command("ls -l")]),
+            ("these roots", vec![edits("/repo"), edits("/")]),
+            ("another root", vec![edits("/elsewhere")]),
+            ("all of it", vec![command("ls -l"), command("ls"), edits("/elsewhere"), edits("/")]),
+        ]
+    }
+
+    /// The four rules, one after the other, in the words of the documentation.
+    fn tabulated(mode: Mode, sandbox: Sandbox, kind: Option<&str>, near: bool, rule: &str) -> Verdict {
+        let reads = matches!(kind, Some("read" | "search" | "fetch" | "think"));
+        let edits = matches!(kind, Some("edit" | "delete" | "move"));
+        let executes = kind == Some("execute");
+        // 1. The ceiling.
+        if sandbox == Sandbox::ReadOnly && (edits || executes) {
+            return Verdict::Reject(Rule::Ceiling);
+        }
+        // 2. Unclear or far.
+        if sandbox != Sandbox::DangerFullAccess && (!(reads || edits || executes) || (edits && !near)) {
+            let nobody_asked = mode == Mode::Yolo || sandbox == Sandbox::ReadOnly;
+            return if nobody_asked { Verdict::Reject(Rule::Unclear) } else { Verdict::Ask(Rule::Unclear) };
+        }
+        // 3. What was allowed for the session.
+        let kept = (executes && ["this command", "all of it"].contains(&rule))
+            || (edits && near && ["these roots", "all of it"].contains(&rule));
+        if kept {
+            return Verdict::Allow(Rule::SessionRule);
+        }
+        // 4. The mode.
+        match mode {
+            Mode::Yolo => Verdict::Allow(Rule::Mode),
+            Mode::AcceptEdits if edits => Verdict::Allow(Rule::Mode),
+            Mode::AcceptEdits | Mode::Ask => Verdict::Ask(Rule::Mode),
+        }
+    }
+
+    /// Every mode, sandbox, kind (unknown and missing ones included), place and remembered rule.
     #[test]
     fn every_combination_is_as_tabulated() {
+        let roots = [PathBuf::from("/repo"), PathBuf::from("/extra")];
+        let remembered = remembered();
+        let mut rows = 0;
         for mode in MODES {
             for sandbox in SANDBOXES {
                 for kind in KINDS {
-                    for (locations, near) in
-                        [(at("/repo/a"), true), (at("/etc/a"), false), (Vec::new(), false)]
-                    {
-                        let got = verdict(mode, sandbox, kind, &locations);
-                        let edit = matches!(kind, Some("edit" | "delete" | "move"));
-                        let reads = matches!(kind, Some("read" | "search" | "fetch" | "think"));
-                        let clear = reads || edit || kind == Some("execute");
-                        let expected = match (sandbox, mode) {
-                            (Sandbox::ReadOnly, _) if clear && !reads => Verdict::Reject(Rule::Ceiling),
-                            (Sandbox::ReadOnly, _) if !clear => Verdict::Reject(Rule::Unclear),
-                            (Sandbox::WorkspaceWrite, Mode::Yolo) if !clear || (edit && !near) => {
-                                Verdict::Reject(Rule::Unclear)
-                            }
-                            (Sandbox::WorkspaceWrite, _) if !clear || (edit && !near) => {
-                                Verdict::Ask(Rule::Unclear)
-                            }
-                            (_, Mode::Yolo) => Verdict::Allow(Rule::Mode),
-                            (_, Mode::AcceptEdits) if edit => Verdict::Allow(Rule::Mode),
-                            _ => Verdict::Ask(Rule::Mode),
-                        };
-                        assert_eq!(got, expected, "{mode:?} {sandbox:?} {kind:?} {locations:?}");
+                    for (place, paths, near) in PLACES {
+                        let locations: Vec<_> = paths.iter().flat_map(|path| at(path)).collect();
+                        for (rule, rules) in &remembered {
+                            // A rule for `/` covers what lies outside the roots; only full access lets it count there.
+                            let far_rule = sandbox == Sandbox::DangerFullAccess
+                                && ["outside", "partly inside"].contains(&place);
+                            let subject =
+                                Subject { kind, command: Some("ls"), locations: &locations, roots: &roots };
+                            let got = decide(Policy { mode, sandbox }, subject, rules);
+                            let expected = tabulated(mode, sandbox, kind, near || far_rule, rule);
+                            assert_eq!(
+                                got, expected,
+                                "{mode:?} {sandbox:?} {kind:?} {place}, {rule} remembered"
+                            );
+                            rows += 1;
+                        }
                     }
                 }
+            }
+        }
+        assert_eq!(rows, 3 * 3 * 13 * 5 * 6);
+    }
+
+    proptest! {
+        /// Nothing beyond the ceiling is ever allowed: whatever was allowed for the session under a higher one, by whichever
+        /// request, is not allowed under the lower one.
+        #[test]
+        fn nothing_beyond_the_ceiling_is_ever_allowed(
+            kinds in prop::collection::vec(prop::sample::select(KINDS.to_vec()), 1..8),
+            paths in prop::collection::vec(prop::sample::select(vec!["/repo/a", "/etc/a", "/repo/../x", "a", "/"]), 0..3),
+            modes in (prop::sample::select(MODES.to_vec()), prop::sample::select(MODES.to_vec())),
+            high in prop::sample::select(SANDBOXES.to_vec()),
+        ) {
+            let roots = [PathBuf::from("/repo"), PathBuf::from("/")];
+            let locations: Vec<_> = paths.iter().flat_map(|path| at(path)).collect();
+            let subject = |kind| Subject { kind, command: Some("ls"), locations: &locations, roots: &roots };
+            // Each was allowed for the session, whatever the policy then said of it.
+            let rules: Vec<_> = kinds.iter().filter_map(|kind| rule_to_keep(subject(*kind))).collect();
+            for kind in KINDS {
+                let before = decide(Policy { mode: modes.0, sandbox: high }, subject(kind), &rules);
+                let lowered = decide(Policy { mode: modes.1, sandbox: Sandbox::ReadOnly }, subject(kind), &rules);
+                if !matches!(kind, Some("read" | "search" | "fetch" | "think")) {
+                    prop_assert!(matches!(lowered, Verdict::Reject(_)), "{:?} after {:?}: {:?}", kind, before, lowered);
+                }
+                // And what lies far away or is unclear is not allowed below full access, whatever is remembered.
+                let outside = [PathBuf::from("/repo")];
+                let far = Subject { roots: &outside, ..subject(kind) };
+                let middle = decide(Policy { mode: modes.1, sandbox: Sandbox::WorkspaceWrite }, far, &rules);
+                let unclear = class(kind) == Class::Unclear
+                    || class(kind) == Class::Edits && !inside(&locations, &outside);
+                prop_assert!(!(unclear && matches!(middle, Verdict::Allow(_))), "{:?}: {:?}", kind, middle);
             }
         }
     }

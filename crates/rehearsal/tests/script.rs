@@ -488,3 +488,20 @@ async fn the_mode_look_runs_and_changes_nothing() {
     assert_eq!(played.last("tool_call_update")["status"], "failed");
     assert!(!folder.path().join("made").exists());
 }
+
+#[tokio::test]
+async fn messages_are_sent_word_for_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::in_folder(folder.path()).await;
+    let script = "send-update {\"sessionUpdate\":\"plan\",\"entries\":[]}\n\
+        send-request session/request_permission [{\"toolCall\":{\"toolCallId\":\"a\"},\"options\":[]},{\"toolCall\":{\"toolCallId\":\"b\"},\"options\":[]}]\n\
+        end-with refusal\nsay never";
+    let played = client.play(script, dismiss).await;
+    assert_eq!(played.requests.len(), 2, "both at once");
+    assert!(played.requests.iter().all(|request| request["params"]["sessionId"] == client.session.as_str()));
+    assert_eq!(played.answer["result"]["stopReason"], "refusal");
+    let texts: Vec<_> =
+        played.updates.iter().filter_map(|update| update["content"]["text"].as_str()).collect();
+    assert_eq!(texts, ["session/request_permission got {\"outcome\":{\"outcome\":\"cancelled\"}}"; 2]);
+    assert_eq!(played.updates[0]["sessionUpdate"], "plan");
+}

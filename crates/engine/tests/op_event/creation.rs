@@ -9,7 +9,7 @@ use super::face::{Face, names, wordless};
 async fn told(face: &mut Face, provider: Value, cwd: &str) -> Vec<Value> {
     face.sends(json!({"op": "new_session", "provider": provider, "cwd": cwd, "use_worktree": false, "request_id": "ws-create"}))
         .await;
-    face.told()
+    face.told().await
 }
 
 fn failure(reason: &str) -> Value {

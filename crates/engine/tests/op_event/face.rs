@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
-    Catalog, Engine, EngineConfig, Limits, OpEvents, OpEventsError, Origin, ProviderEntry, base_environment,
+    Catalog, Engine, EngineConfig, Limits, OpEvent, OpEvents, OpEventsError, Origin, ProviderEntry,
+    base_environment,
 };
 use signalbox_facts::{Fact, Provider, SessionId, SessionRow};
 use signalbox_protocol::ops::decode_op;
@@ -30,6 +33,8 @@ pub struct Face {
     /// Trouble with the disk.
     pub fail: FailPoints,
     pub laws: Laws,
+    /// All events so far, those before a restart included.
+    pub log: Vec<Value>,
     store: Store,
     runtime: Option<Runtime>,
     folder: Option<TempDir>,
@@ -88,6 +93,7 @@ impl Face {
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
+            sources: Sources::default(),
             // Nobody on this face reads the streams of single sessions.
             on_load: Box::new(drop),
             now_ms: signalbox_engine::wall_clock_ms,
@@ -102,6 +108,7 @@ impl Face {
             engine,
             fail,
             laws,
+            log: Vec::new(),
             store,
             runtime: Some(runtime),
             folder: Some(folder),
@@ -133,9 +140,7 @@ impl Face {
     /// Ends the server as SIGKILL would, and starts another one on the same store.
     pub async fn is_killed(mut self) -> Self {
         // What was told before the end was told.
-        while let Some(Ok(event)) = self.events.try_recv() {
-            self.laws.obey(&serde_json::from_str(event.json()).unwrap());
-        }
+        self.told().await;
         self.begins_again().await
     }
 
@@ -144,9 +149,11 @@ impl Face {
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.unwrap();
         let folder = self.folder.take().unwrap();
         let laws = std::mem::take(&mut self.laws);
-        let limits = self.limits.clone();
+        let (limits, log) = (self.limits.clone(), std::mem::take(&mut self.log));
         drop(self);
-        Self::start(folder, limits, laws).await
+        let mut face = Self::start(folder, limits, laws).await;
+        face.log = log;
+        face
     }
 
     // ---- in ----
@@ -209,6 +216,11 @@ impl Face {
             Err(OpEventsError::Closed) => return None,
             Err(error) => panic!("{error}"),
         };
+        Some(self.check(&event).await)
+    }
+
+    /// Checks one event, whoever waited for it.
+    async fn check(&mut self, event: &OpEvent) -> Value {
         let value: Value = serde_json::from_str(event.json()).unwrap();
         if let (Some(seq), Some(session)) = (event.seq, event.event.session()) {
             // Committed, then visible.
@@ -217,7 +229,8 @@ impl Face {
             }
         }
         self.laws.obey(&value);
-        Some(value)
+        self.log.push(value.clone());
+        value
     }
 
     /// The next event, whatever it is.
@@ -234,6 +247,23 @@ impl Face {
             heard.push(event);
             if found {
                 return heard;
+            }
+        }
+    }
+
+    /// The next event of this session.
+    pub async fn next_of(&mut self, session: &str) -> Value {
+        self.until(|event| event["session"] == session).await.pop().unwrap()
+    }
+
+    /// Hears what the session tells next, unless it is silent for a while: agents may hang.
+    pub async fn listens_a_little(&mut self, session: &str) {
+        // Dropping a wait loses nothing: an event is taken and checked without one in between.
+        let heard = tokio::time::timeout(Duration::from_millis(150), self.events.recv()).await;
+        if let Ok(Ok(event)) = heard {
+            let value = self.check(&event).await;
+            if value["session"] != session {
+                self.told().await;
             }
         }
     }
@@ -277,12 +307,10 @@ impl Face {
     }
 
     /// What is told already.
-    pub fn told(&mut self) -> Vec<Value> {
+    pub async fn told(&mut self) -> Vec<Value> {
         let mut heard = Vec::new();
         while let Some(event) = self.events.try_recv() {
-            let value = serde_json::from_str(event.unwrap().json()).unwrap();
-            self.laws.obey(&value);
-            heard.push(value);
+            heard.push(self.check(&event.unwrap()).await);
         }
         heard
     }
@@ -339,6 +367,19 @@ impl Face {
             signalbox_engine::transcript::page(engine.reader(), &session, None, None).await
         });
         page.await.unwrap()
+    }
+
+    /// Kills every agent process of this stage, as the system would.
+    pub fn kills_agents(&self) {
+        let mark = format!("SIGNALBOX_REHEARSAL_HEARD={}", self.folder().join("heard").display());
+        for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+            let ours = environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes());
+            if let (true, Some(pid)) = (ours, process.file_name().to_str()) {
+                // It may have gone by itself meanwhile.
+                drop(Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status());
+            }
+        }
     }
 
     /// The messages that agents have got so far, in order.

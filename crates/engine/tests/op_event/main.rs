@@ -11,10 +11,12 @@
 
 mod activity;
 mod creation;
+mod document;
 mod face;
 mod faults;
 mod laws;
 mod models;
 mod permissions;
 mod policy;
+mod random;
 mod turns;

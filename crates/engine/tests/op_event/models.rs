@@ -180,7 +180,7 @@ async fn set_model_is_recorded_without_an_agent_and_given_to_it_when_it_runs() {
     assert_eq!(face.next("models").await["current"], "rehearsal");
     assert_eq!(face.snapshot(&session).await["model"], "rehearsal");
     face.sends(json!({"op": "set_model", "session": "missing-session", "model": "m"})).await;
-    let told = face.told();
+    let told = face.told().await;
     assert_eq!(
         wordless(told.last().unwrap()),
         json!({"event": "error", "session": "missing-session", "terminal": false, "reason": "thread_not_found"})

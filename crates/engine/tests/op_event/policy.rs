@@ -48,7 +48,7 @@ async fn s47_a_policy_that_cannot_be_stored_changes_neither_row_nor_handler() {
 async fn s48_a_policy_for_an_unknown_session_is_a_non_terminal_error() {
     let mut face = Face::new().await;
     face.sends(set("missing-session", "ask", "read_only", "p")).await;
-    let told = face.told();
+    let told = face.told().await;
     assert_eq!(
         told.iter().map(wordless).collect::<Vec<_>>(),
         [json!({"event": "error", "session": "missing-session", "terminal": false, "request_id": "p",
@@ -68,7 +68,7 @@ async fn s49_the_older_ops_change_one_axis_and_tell_both() {
     for op in ["set_permission_mode", "set_sandbox"] {
         face.sends(json!({"op": op, "session": "missing-session", "mode": "ask", "sandbox": "read_only"}))
             .await;
-        let error = wordless(&face.told()[0]);
+        let error = wordless(&face.told().await[0]);
         assert_eq!(
             error,
             json!({"event": "error", "session": "missing-session", "terminal": false, "reason": "thread_not_found"})

@@ -9,7 +9,7 @@ use super::face::{Face, is_end, names, only, said, the, trace, wordless};
 async fn s01_a_prompt_for_an_unknown_session_is_one_terminal_error() {
     let mut face = Face::new().await;
     face.prompts("missing-session", "say hello", "missing-request").await;
-    let told = face.told();
+    let told = face.told().await;
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(
         wordless(&told[0]),
