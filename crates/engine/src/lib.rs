@@ -1,8 +1,8 @@
 //! Op in, facts and Events out: session actors, activity, parking, policy, prompt compiling, the Event projection.
 
 pub mod activity;
-mod attendance;
 mod agent_input;
+mod attendance;
 mod batch;
 mod bus;
 mod catalog;

@@ -245,8 +245,10 @@ async fn the_steps_of_a_tool_call_are_all_told_and_the_page_has_the_last() {
     let session = face.new_session().await;
     face.sets_policy(&session, "yolo", "workspace_write").await;
     let heard = face.turn(&session, "run true").await;
-    let steps: Vec<_> =
+    let mut steps: Vec<_> =
         only(&heard, "tool_call").into_iter().map(|event| event["status"].as_str().unwrap()).collect();
+    // The permission request may tell more of it without another status.
+    steps.dedup();
     assert_eq!(steps, ["pending", "in_progress", "completed"]);
     let entries = serde_json::to_value(face.page(&session).await.entries).unwrap();
     let calls: Vec<_> = entries

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
-    Catalog, Engine, EngineConfig, Limits, OpEvent, OpEvents, OpEventsError, Origin, ProviderEntry,
-    base_environment,
+    Attending, Catalog, Engine, EngineConfig, Limits, OpEvent, OpEvents, OpEventsError, Origin,
+    ProviderEntry, Unattended, base_environment,
 };
 use signalbox_facts::{Fact, Provider, SessionId, SessionRow};
 use signalbox_protocol::ops::decode_op;
@@ -39,6 +39,8 @@ pub struct Face {
     runtime: Option<Runtime>,
     folder: Option<TempDir>,
     events: OpEvents,
+    /// Somebody is there who could answer.
+    attending: Attending,
     limits: Limits,
     barriers: u32,
 }
@@ -94,6 +96,7 @@ impl Face {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             sources: Sources::default(),
+            unattended: Unattended::Wait,
             // Nobody on this face reads the streams of single sessions.
             on_load: Box::new(drop),
             now_ms: signalbox_engine::wall_clock_ms,
@@ -103,7 +106,7 @@ impl Face {
             (Engine::start(store.clone(), config).await.unwrap(), store)
         });
         let (engine, store) = started.await.unwrap();
-        let events = engine.op_events();
+        let (events, attending) = (engine.op_events(), engine.attend(None));
         let mut face = Self {
             engine,
             fail,
@@ -113,6 +116,7 @@ impl Face {
             runtime: Some(runtime),
             folder: Some(folder),
             events,
+            attending,
             limits,
             barriers: 0,
         };

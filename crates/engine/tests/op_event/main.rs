@@ -18,5 +18,4 @@ mod laws;
 mod models;
 mod permissions;
 mod policy;
-mod random;
 mod turns;
