@@ -5,8 +5,10 @@
 //! | cancel, answers | nothing is told | | | |
 //! | new_session | `error` | yes | null | echoed |
 //! | prompt, turn_input | `error` | yes, unless a turn is open or it may be taken later | as given | echoed |
+//! | turn_input, queue_add with a `client_message_id` that was accepted before | `error`, `already_accepted` | no | as given | echoed |
 //! | all others | `error` | no | as given | echoed where the Op has one |
 
+use signalbox_facts::TurnId;
 use signalbox_protocol::ops::{Event, Op};
 
 use crate::submission::OpError;
@@ -62,6 +64,17 @@ impl Declinable {
             reason: Some(error.reason().to_owned()),
         })
     }
+
+    /// The same input was accepted before: nothing happens again, and whoever waits for an answer to this one gets it.
+    pub(crate) fn repeated(&self, turn: TurnId) -> Event {
+        Event::Error {
+            session: self.session.clone(),
+            message: format!("accepted before, as a part of turn {turn}"),
+            terminal: false,
+            request_id: self.request_id.clone(),
+            reason: Some("already_accepted".to_owned()),
+        }
+    }
 }
 
 /// Clients take a terminal error as the end of the session's turn, so what is declined because of a turn is not terminal.
@@ -81,7 +94,6 @@ fn ends_the_prompt(error: &OpError) -> bool {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use signalbox_facts::TurnId;
 
     fn declined(op: Value, error: &OpError, turn_open: bool) -> Option<Value> {
         let op: Op = serde_json::from_value(op).unwrap();

@@ -88,7 +88,11 @@ impl Reply {
             // A caller that has gone away is no error.
             Some(To::Caller(sender)) => drop(sender.send(decision)),
             Some(To::Events { bus, op }) => {
-                let event = decision.err().and_then(|error| op.event(&error, turn_open));
+                let event = match &decision {
+                    Err(error) => op.event(error, turn_open),
+                    Ok(Accepted::Repeated { turn }) => Some(op.repeated(*turn)),
+                    Ok(_) => None,
+                };
                 if let Some(event) = event {
                     bus.tell(event);
                 }

@@ -163,6 +163,9 @@ async fn a_follow_up_with_an_id_of_its_own_is_taken_once() {
     assert_eq!(again, Ok(Accepted::Repeated { turn }));
     let other = session.submit(add(&session, "say y", Some("m-1"))).await.unwrap_err();
     assert_eq!(other.reason(), "invalid_params");
+    let mut events = session.engine.op_events();
+    session.engine.dispatch_op(add(&session, "say x", Some("m-1")), Origin::default()).await;
+    while !events.recv().await.unwrap().json().contains("already_accepted") {}
 }
 
 #[tokio::test]
