@@ -206,6 +206,12 @@ async fn a_queue_has_a_bound() {
 async fn a_fork_begins_with_the_history_and_its_agent_is_told_of_it() {
     let stage = Stage::new().await;
     let mut session = stage.session().await;
+    let option = Op::SetConfigOption {
+        session: session.id.to_string(),
+        config_id: "thinking".into(),
+        value: "true".into(),
+    };
+    assert_eq!(session.submit(option).await, Ok(Accepted::Applied));
     let first = session.prompts("say The key is amber.").await;
     session.until_end().await;
     session.prompts("say The key is beige.").await;
@@ -213,6 +219,7 @@ async fn a_fork_begins_with_the_history_and_its_agent_is_told_of_it() {
     let mut events = session.engine.op_events();
     let fork = forked(&session, Some(first)).await.unwrap();
     assert_eq!(words(&stage, fork).await, ["> say The key is amber.", "The key is amber."]);
+    assert_eq!(stage.store.reader.session(fork).await.unwrap().unwrap().options["thinking"], "true");
     let told = events.recv().await.unwrap();
     let told: serde_json::Value = serde_json::from_str(told.json()).unwrap();
     assert_eq!(told["event"], "session_created");

@@ -1,18 +1,20 @@
 //! What is done to a session's history as a whole: forked, taken back, deleted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
 use signalbox_facts::{
-    Committed, FactBody, Provider, Reverted, SessionCreated, SessionId, SessionSource, SignalBody, TurnId,
-    TurnRow, TurnStatus,
+    Committed, FactBody, Provider, Reverted, SessionCreated, SessionId, SessionRow, SessionSource,
+    SettingsChanged, SignalBody, TurnId, TurnRow, TurnStatus,
 };
 use signalbox_protocol::ops::Op;
-use signalbox_store::{Fork, ForkError, StoreError, TurnQuery};
+use signalbox_store::{Commit, Fork, ForkError, StoreError, TurnQuery};
 
 use super::actor::Actor;
 use super::turns::not_stored;
 use super::{Handle, existing_directory, is_choice};
-use crate::batch::Item;
+use crate::batch::{Batch, Item};
 use crate::convert;
 use crate::items::Items;
 use crate::submission::{Accepted, OpError, Origin};
@@ -95,12 +97,36 @@ impl Actor {
         let at_ms = (self.core.now_ms)();
         let fork = Fork { source: self.row.id, through_seq, session, created, at_ms };
         let told = Committed::Fact(Arc::new(fork.created_fact()));
-        let row = self.core.store.writer.fork(fork).await.map_err(|error| not_forked(&error))?;
+        let mut row = self.core.store.writer.fork(fork).await.map_err(|error| not_forked(&error))?;
+        let mut options = if same_provider { self.row.options.clone() } else { BTreeMap::new() };
+        options.extend(settings.config_options.into_iter().map(|(id, value)| (id, value.into())));
+        if !options.is_empty() {
+            self.set_options_of_fork(&mut row, options).await;
+        }
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         cell.get_or_init(async || Handle::spawn(&self.core, row, Vec::new())).await;
         // Its stream begins behind its history; the receipt goes to those who follow all sessions.
         self.core.bus.committed(&[told]);
         Ok(Accepted::Created { session })
+    }
+
+    /// The agent's options, which no history tells. A fork without them is still a fork.
+    async fn set_options_of_fork(&self, row: &mut SessionRow, options: BTreeMap<String, Value>) {
+        let changed = SettingsChanged { options, ..SettingsChanged::default() };
+        let mut batch = Batch::new(row.id, row.last_seq, (self.core.now_ms)());
+        batch.push(None, Item::None, FactBody::SettingsChanged(Box::new(changed)));
+        let (expected_last_seq, entries) = batch.seal();
+        let commit = Commit { session: row.id, expected_last_seq, entries };
+        match self.core.store.writer.commit(commit).await {
+            Ok(stored) => {
+                for one in &stored {
+                    if let Committed::Fact(fact) = one {
+                        row.apply(fact);
+                    }
+                }
+            }
+            Err(error) => tracing::error!(session = %row.id, %error, "a fork has lost its agent's options"),
+        }
     }
 
     /// Takes back a turn and all that followed. The agent's memory of them goes with its conversation.

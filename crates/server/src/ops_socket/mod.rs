@@ -8,6 +8,8 @@
 //! - Input and output are bounded in items and bytes. A full inbox stops the reading of the socket. A client that does not
 //!   read its frames costs its outbox and nothing more: its events wait in the ring that all connections share, and what
 //!   the ring lets go is told as `lagged`. Answers are never dropped; while they do not fit, nothing more is taken.
+//! - A client that takes nothing for the grace period while something waits for it is gone, whatever its socket says: it no
+//!   longer counts as somebody who could answer, and its connection ends.
 //! - The end of the input ends the reading. What was taken before goes on, whoever is there to see it.
 
 mod list;
@@ -15,6 +17,8 @@ mod outgoing;
 mod pump;
 mod queue;
 mod worker;
+
+use std::time::Duration;
 
 use signalbox_engine::{Engine, Origin};
 use signalbox_protocol::ops::ServerFrame;
@@ -40,6 +44,8 @@ pub struct OpsLimits {
     pub outbox_bytes: usize,
     /// Sessions of a list, beside those in which a turn runs.
     pub listed: u32,
+    /// How long a full outbox may stay as it is; then nobody is there.
+    pub grace: Duration,
 }
 
 impl Default for OpsLimits {
@@ -51,6 +57,7 @@ impl Default for OpsLimits {
             outbox_items: 1024,
             outbox_bytes: 8 << 20,
             listed: 500,
+            grace: Duration::from_secs(60),
         }
     }
 }
@@ -110,24 +117,44 @@ pub fn ops_connection(limits: OpsLimits) -> (OpsConnection, OpsSocket) {
     (OpsConnection { inbox, outbox, limits }, OpsSocket { inbox: inbound, outbox: frames })
 }
 
-/// Serves a connection until its input has ended and its client or the engine is gone. To be spawned: dropping the
+/// Serves a connection until its input has ended and its client or the engine is gone, or nobody reads it any more. To be spawned: dropping the
 /// future would leave behind what was taken in and not yet handed to the core.
 pub async fn serve_ops(engine: Engine, connection: OpsConnection, client: OpsClient) {
     let OpsConnection { inbox, outbox, limits } = connection;
     let events = engine.op_events();
     let welcome = list::frame(engine.reader(), limits.listed).await;
     // A client that has gone already may have sent something all the same.
+    let over = CancellationToken::new();
+    let outbox = Outbox { queue: outbox, grace: limits.grace, over: over.clone() };
     let _ = outbox.send(OutFrame::of(&welcome)).await;
-    let engine_gone = CancellationToken::new();
-    let pump = pump::run(events, outbox.clone(), engine_gone.clone());
+    let pump = pump::run(events, outbox.clone());
     // As long as it may send something, an operator is there to answer approvals, which it sees in all sessions.
     let attending = (client.role != Role::Observer).then(|| engine.attend(None));
     let worker = worker::Worker { engine, outbox, limits, client, _attending: attending };
-    tokio::join!(pump, worker.run(inbox, engine_gone));
+    tokio::join!(pump, worker.run(inbox, over));
+}
+
+/// The way out, as long as somebody takes what comes.
+#[derive(Debug, Clone)]
+struct Outbox {
+    queue: QueueSender<OutFrame>,
+    grace: Duration,
+    /// Nothing more is to be done for this connection.
+    over: CancellationToken,
+}
+
+impl Outbox {
+    async fn send(&self, frame: OutFrame) -> Result<(), Closed> {
+        tokio::time::timeout(self.grace, self.queue.send(frame)).await.unwrap_or_else(|_late| {
+            tracing::info!("a client of the event socket reads nothing any more; its connection ends");
+            self.over.cancel();
+            Err(Closed)
+        })
+    }
 }
 
 /// Puts a frame behind all others; a client that is gone needs none.
-async fn tell(outbox: &QueueSender<OutFrame>, frame: &ServerFrame) {
+async fn tell(outbox: &Outbox, frame: &ServerFrame) {
     if outbox.send(OutFrame::of(frame)).await.is_err() {
         tracing::debug!("an answer had nobody to go to");
     }

@@ -2,17 +2,17 @@
 
 use signalbox_engine::{OpEvents, OpEventsError};
 use signalbox_protocol::ops::ServerFrame;
-use tokio_util::sync::CancellationToken;
 
+use super::Outbox;
 use super::outgoing::OutFrame;
-use super::queue::QueueSender;
 
-/// Runs until the client or the engine is gone; says so of the engine.
-pub(super) async fn run(mut events: OpEvents, outbox: QueueSender<OutFrame>, engine_gone: CancellationToken) {
+/// Runs until the client or the engine is gone; then the connection is over as far as the engine is concerned.
+pub(super) async fn run(mut events: OpEvents, outbox: Outbox) {
     loop {
         let next = tokio::select! {
             biased;
-            () = outbox.closed() => return,
+            () = outbox.queue.closed() => return,
+            () = outbox.over.cancelled() => return,
             next = events.recv() => next,
         };
         let frame = match next {
@@ -21,7 +21,7 @@ pub(super) async fn run(mut events: OpEvents, outbox: QueueSender<OutFrame>, eng
                 tracing::debug!(missed, "a client of the event socket is too slow");
                 OutFrame::of(&ServerFrame::Lagged { missed })
             }
-            Err(OpEventsError::Closed) => return engine_gone.cancel(),
+            Err(OpEventsError::Closed) => return outbox.over.cancel(),
         };
         if outbox.send(frame).await.is_err() {
             return;

@@ -5,25 +5,24 @@ use signalbox_protocol::ops::{ClientRequest, Incoming, Op, Problem, ServerFrame,
 use signalbox_rpc::Role;
 use tokio_util::sync::CancellationToken;
 
-use super::outgoing::OutFrame;
-use super::queue::{QueueReceiver, QueueSender};
-use super::{Inbound, OpsClient, OpsLimits, list, tell};
+use super::queue::QueueReceiver;
+use super::{Inbound, OpsClient, OpsLimits, Outbox, list, tell};
 
 pub(super) struct Worker {
     pub(super) engine: Engine,
-    pub(super) outbox: QueueSender<OutFrame>,
+    pub(super) outbox: Outbox,
     pub(super) limits: OpsLimits,
     pub(super) client: OpsClient,
     pub(super) _attending: Option<Attending>,
 }
 
 impl Worker {
-    /// Runs until the input has ended, or the engine is gone.
-    pub(super) async fn run(self, mut inbox: QueueReceiver<Inbound>, engine_gone: CancellationToken) {
+    /// Runs until the input has ended, or the connection is over: the engine is gone, or nobody reads.
+    pub(super) async fn run(self, mut inbox: QueueReceiver<Inbound>, over: CancellationToken) {
         loop {
             let next = tokio::select! {
                 biased;
-                () = engine_gone.cancelled() => return,
+                () = over.cancelled() => return,
                 next = inbox.recv() => next,
             };
             let Some(message) = next else { return };

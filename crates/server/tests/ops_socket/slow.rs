@@ -1,9 +1,11 @@
 //! Clients that do not read: they cost a bounded amount of memory, are told what they missed, and find their way back.
 
+use std::time::Duration;
+
 use serde_json::json;
 use signalbox_client::ops::Item;
-use signalbox_engine::Origin;
-use signalbox_protocol::ops::{Op, ServerFrame};
+use signalbox_engine::{Origin, Unattended};
+use signalbox_protocol::ops::{Event, Op, ResolverKind, ServerFrame};
 use signalbox_rpc::Role;
 use signalbox_server::ops_socket::{Inbound, OpsLimits};
 
@@ -89,4 +91,25 @@ async fn answers_that_do_not_fit_wait_and_are_never_dropped() {
         assert_eq!(*request_id, Some(number.to_string()));
     }
     sending.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_nothing_any_more_is_gone_and_attends_to_nothing() {
+    let stage = Stage::with(Unattended::Reject).await;
+    let grace = Duration::from_millis(50);
+    let limits = OpsLimits { outbox_items: 1, grace, ..OpsLimits::default() };
+    let (mut quick, session) = stage.session("rehearsal").await;
+    let mut half_open = stage.connect_as(Role::Operator, limits);
+    half_open.next().await;
+    noise(&stage).await;
+    half_open.is_served_no_more().await;
+    let mut observer = stage.connect_as(Role::Observer, OpsLimits::default());
+    observer.next().await;
+    quick.prompts(&session, "run echo hi").await;
+    quick.ends_its_input();
+    let seen = observer.until_event("permission_resolved").await;
+    let Some(ServerFrame::Event { event: Event::PermissionResolved { by, .. } }) = seen.last() else {
+        panic!()
+    };
+    assert_eq!(by.kind, ResolverKind::Unattended);
 }

@@ -225,6 +225,11 @@ impl Client {
         self.inbox = None;
     }
 
+    /// Returns when the server is done with it, although the socket is there.
+    pub(crate) async fn is_served_no_more(&mut self) {
+        within(&mut self.served).await.unwrap();
+    }
+
     /// The socket is gone. Returns when the server is done with it.
     pub(crate) async fn leaves(self) {
         let Self { inbox, outbox, served, .. } = self;
