@@ -204,7 +204,7 @@ impl Actor {
             self.stop_turn_for_shutdown().await;
         }
         if let Some(settling) = self.settling.take() {
-            settling.reply.send(Err(left.clone()));
+            self.decided(settling.reply, Err(left.clone()));
         }
         self.finish_discard().await;
         if let Some(live) = self.agent.take() {
@@ -212,14 +212,14 @@ impl Actor {
         }
         while let Some(message) = self.inbox.control.recv().await {
             if let Control::Op(submission) = message {
-                submission.reply.send(Err(left.clone()));
+                self.decided(submission.reply, Err(left.clone()));
             }
         }
-        for submission in self.kept.drain(..) {
-            submission.reply.send(Err(left.clone()));
+        for submission in std::mem::take(&mut self.kept) {
+            self.decided(submission.reply, Err(left.clone()));
         }
         while let Some(submission) = self.inbox.work.recv().await {
-            submission.reply.send(Err(left.clone()));
+            self.decided(submission.reply, Err(left.clone()));
         }
     }
 
@@ -321,7 +321,9 @@ impl Actor {
                     tracing::debug!(session = %self.row.id, %error, "cancel of a stalled session");
                 }
             }
-            submission.reply.send_while(self.turn.is_some(), Err(OpError::StorageFailed(error.to_string())));
+            submission
+                .reply
+                .send_while(self.row.activity.is_open(), Err(OpError::StorageFailed(error.to_string())));
         }
     }
 
@@ -365,7 +367,7 @@ impl Actor {
 
     /// Tells the decision about an Op; on events it shows whether a turn is open.
     pub(super) fn decided(&self, reply: Reply, decision: Result<Accepted, OpError>) {
-        reply.send_while(self.turn.is_some(), decision);
+        reply.send_while(self.row.activity.is_open(), decision);
     }
 
     pub(super) fn token(&mut self) -> Token {

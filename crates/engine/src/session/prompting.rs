@@ -71,12 +71,12 @@ impl Actor {
         let mut opening = opening;
         opening.history.before = self.turn.as_ref().map(|turn| turn.prompt_seq);
         let compiled = prompt::opening(&core.store.reader, opening, &core.sources).await;
+        let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
         if compiled.pieces.iter().any(|piece| piece.from == prompt::MadeFrom::History) {
             let message = "The agent begins a new conversation; the newest part of the thread's history is given to \
                            it as context.";
-            self.warn("context_primed", message, None);
+            self.warn("context_primed", message, request_id.clone());
         }
-        let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
         for omission in compiled.omissions.iter().filter(|omission| omission.reference != "history") {
             self.warn(
                 "rules_cut",

@@ -38,7 +38,7 @@ impl Actor {
             }
             Err(error) => {
                 self.batch = None;
-                sender.send_while(self.turn.is_some(), Err(error));
+                sender.send_while(self.row.activity.is_open(), Err(error));
             }
         }
     }

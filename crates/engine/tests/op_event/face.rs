@@ -4,7 +4,7 @@
 //! [`super::laws`] and against the store.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Face {
         });
         let (engine, store) = started.await.unwrap();
         let (events, attending) = (engine.op_events(), engine.attend(None));
-        let mut face = Self {
+        Self {
             engine,
             fail,
             laws,
@@ -119,12 +119,7 @@ impl Face {
             attending,
             limits,
             barriers: 0,
-        };
-        for session in face.laws.sessions() {
-            let row = face.row(&session).await;
-            face.laws.found_again(&session, &row);
         }
-        face
     }
 
     /// Runs something in the server.
@@ -138,25 +133,33 @@ impl Face {
         self.inside(async move { engine.shutdown().await }).await;
         self.until_closed().await;
         self.inside(async move { store.close().await }).await;
-        self.begins_again().await
+        self.begins_again(false).await
     }
 
     /// Ends the server as SIGKILL would, and starts another one on the same store.
     pub async fn is_killed(mut self) -> Self {
         // What was told before the end was told.
         self.told().await;
-        self.begins_again().await
+        self.begins_again(true).await
     }
 
-    async fn begins_again(mut self) -> Self {
+    async fn begins_again(mut self, killed: bool) -> Self {
         let runtime = self.runtime.take().unwrap();
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.unwrap();
         let folder = self.folder.take().unwrap();
         let laws = std::mem::take(&mut self.laws);
         let (limits, log) = (self.limits.clone(), std::mem::take(&mut self.log));
         drop(self);
+        // A killed process writes no more. Here the threads of its database finish what they are at, and only then is it dead.
+        while is_open(folder.path()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let mut face = Self::start(folder, limits, laws).await;
         face.log = log;
+        for session in face.laws.sessions() {
+            let row = face.row(&session).await;
+            face.laws.found_again(&session, &row, killed);
+        }
         face
     }
 
@@ -294,8 +297,14 @@ impl Face {
         self.until_end(session).await
     }
 
-    /// What the session tells of everything that was sent so far, and no more: it has answered a question behind it.
+    /// What the session tells of everything that was sent so far, and no more: it has answered a question behind it in both
+    /// of its queues.
     pub async fn quiet(&mut self, session: &str) -> Vec<Value> {
+        self.barriers += 1;
+        let id = format!("barrier-{}", self.barriers);
+        self.sends(json!({"op": "thread_settings", "session": session, "request_id": id})).await;
+        let mut heard = self.until(|event| event["request_id"] == id.as_str()).await;
+        heard.pop();
         let row = self.row(session).await;
         let policy = serde_json::to_value(signalbox_engine::convert::policy_out(row.policy)).unwrap();
         self.barriers += 1;
@@ -305,7 +314,7 @@ impl Face {
             "mode": policy["mode"], "sandbox": policy["sandbox"],
         }))
         .await;
-        let mut heard = self.until(|event| event["request_id"] == id.as_str()).await;
+        heard.extend(self.until(|event| event["request_id"] == id.as_str()).await);
         heard.pop();
         heard
     }
@@ -418,6 +427,14 @@ impl Drop for Face {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Whether this process has a file of the folder's database open.
+fn is_open(folder: &Path) -> bool {
+    let file = folder.join("facts.db").display().to_string();
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    open.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok())
+        .any(|target| target.to_str().is_some_and(|target| target.starts_with(&file)))
 }
 
 /// Whether a client may clear the running state.

@@ -90,14 +90,9 @@ async fn b6_a_model_and_a_policy_set_at_once_are_both_kept() {
     for (model, mode) in [("rehearsal-terse", "yolo"), ("rehearsal", "accept_edits")] {
         face.sends(json!({"op": "set_model", "session": session, "model": model})).await;
         face.sends(json!({"op": "set_permission_mode", "session": session, "mode": mode})).await;
-        let (mut models, mut policies) = (0, 0);
-        while models == 0 || policies == 0 {
-            match face.hears().await["event"].as_str().unwrap() {
-                "models" => models += 1,
-                "execution_policy_changed" => policies += 1,
-                _ => {}
-            }
-        }
+        let told = face.quiet(&session).await;
+        assert!(!only(&told, "models").is_empty());
+        assert_eq!(only(&told, "execution_policy_changed").len(), 1);
         let listed = face.snapshot(&session).await;
         assert_eq!((&listed["model"], &listed["permission_mode"]), (&json!(model), &json!(mode)));
     }

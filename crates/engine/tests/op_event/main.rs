@@ -18,4 +18,6 @@ mod laws;
 mod models;
 mod permissions;
 mod policy;
+mod random;
+mod table;
 mod turns;

@@ -9,6 +9,8 @@ use signalbox_store::FailPoint;
 
 use super::face::{Face, is_end, only};
 
+/// Cases of one run.
+const CASES: u32 = 24;
 /// Sessions of one case.
 const SESSIONS: usize = 2;
 
@@ -174,8 +176,10 @@ impl Play {
             loop {
                 self.face.quiet(&session).await;
                 let row = self.face.row(&session).await;
-                let waits = row.queue.is_some_and(|queue| !queue.paused && !queue.entries.is_empty());
-                if row.activity.turn().is_none() && !waits {
+                let waits =
+                    row.queue.as_ref().is_some_and(|queue| !queue.paused && !queue.entries.is_empty());
+                let ended = matches!(row.activity.state, ActivityState::Idle | ActivityState::Failed { .. });
+                if ended && !waits {
                     break;
                 }
                 self.face.sends(json!({"op": "cancel", "session": session})).await;
@@ -265,7 +269,7 @@ async fn play(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_the_laws_hold(steps in prop::collection::vec(step(), 4..28)) {
