@@ -22,7 +22,7 @@ async fn s54_s55_s56_after_a_kill_nothing_runs_and_nothing_can_be_answered() {
     let before = face.snapshot(&waiting).await["activity"].clone();
 
     // That revisions do not go back is checked for every session as it is found again.
-    let mut face = face.is_killed().await;
+    let mut face = face.dies().await;
     let state = async |session: &str| face.snapshot(session).await["activity"].clone();
     assert_eq!(
         (state(&idle).await["revision"].as_u64(), state(&failed).await["revision"].as_u64()),
@@ -42,7 +42,7 @@ async fn s54_s55_s56_after_a_kill_nothing_runs_and_nothing_can_be_answered() {
     assert!(face.quiet(&waiting).await.is_empty(), "an old button does nothing");
 
     // And once more: what is mended stays as it is.
-    let face = face.is_killed().await;
+    let face = face.dies().await;
     assert_eq!(face.snapshot(&waiting).await["activity"], ended);
 }
 
@@ -52,7 +52,7 @@ async fn s56_a_session_that_was_interrupted_takes_prompts_again() {
     let session = face.new_session().await;
     face.prompts(&session, "run true", "r").await;
     face.next("permission_request").await;
-    let mut face = face.is_killed().await;
+    let mut face = face.dies().await;
     let heard = face.turn(&session, "say back").await;
     assert_eq!(trace(&heard), ["4 running", "5 idle"]);
 }

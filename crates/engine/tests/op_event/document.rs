@@ -77,9 +77,11 @@ fn every_op_needs_its_required_fields_and_no_others() {
     }
 }
 
+type Keys = &'static [&'static str];
+
 /// The Events of the document: required fields, optional ones, and those that we add to them. `transcript_seq` is always
 /// there, because there always is a store; nothing else may be.
-const EVENTS: [(&str, &[&str], &[&str], &[&str]); 16] = [
+const EVENTS: [(&str, Keys, Keys, Keys); 16] = [
     (
         "session_created",
         &["session", "cwd"],

@@ -40,7 +40,7 @@ pub struct Face {
     folder: Option<TempDir>,
     events: OpEvents,
     /// Somebody is there who could answer.
-    attending: Attending,
+    _attending: Attending,
     limits: Limits,
     barriers: u32,
 }
@@ -116,7 +116,7 @@ impl Face {
             runtime: Some(runtime),
             folder: Some(folder),
             events,
-            attending,
+            _attending: attending,
             limits,
             barriers: 0,
         }
@@ -137,7 +137,7 @@ impl Face {
     }
 
     /// Ends the server as SIGKILL would, and starts another one on the same store.
-    pub async fn is_killed(mut self) -> Self {
+    pub async fn dies(mut self) -> Self {
         // What was told before the end was told.
         self.told().await;
         self.begins_again(true).await
@@ -370,7 +370,7 @@ impl Face {
     pub async fn facts(&self, session: &str) -> Vec<Fact> {
         let id: SessionId = session.parse().unwrap();
         let engine = self.engine.clone();
-        self.inside(async move { engine.reader().facts(id, 0, i64::MAX as u64).await }).await.unwrap()
+        self.inside(async move { engine.reader().facts(id, 0, u64::MAX >> 1).await }).await.unwrap()
     }
 
     /// The newest page of a session's transcript.

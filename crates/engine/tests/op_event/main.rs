@@ -4,9 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::cast_sign_loss,
-    unreachable_pub,
-    dead_code
+    unreachable_pub
 )]
 
 mod activity;

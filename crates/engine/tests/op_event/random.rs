@@ -163,7 +163,7 @@ impl Play {
                 self.sent.clear();
             }
             Step::Kill => {
-                self.face = self.face.is_killed().await;
+                self.face = self.face.dies().await;
                 self.sent.clear();
             }
         }
