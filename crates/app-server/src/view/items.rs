@@ -147,7 +147,8 @@ pub(super) fn tool(call: &ToolCall) -> ItemBody {
 
 /// Takes in what a fact says of the call.
 pub(super) fn update_tool(body: &mut ItemBody, call: &ToolCall, told: &mut Told) {
-    let is_declined = call.outcome == Some(ToolOutcome::Declined);
+    // A call that goes on is not declined yet, whatever was said about it.
+    let is_declined = call.status.is_final() && call.outcome == Some(ToolOutcome::Declined);
     match body {
         ItemBody::CommandExecution { command, cwd, status, command_actions, exit_code, .. } => {
             let line = call.command.as_ref().unwrap_or(&call.title);
