@@ -145,3 +145,18 @@ async fn damaged_rows_are_shown_as_stubs() {
     assert!(matches!(&facts[1].body, FactBody::Warning(warning) if warning.reason == "unreadable"));
     assert_eq!((&facts[0], &facts[2]), (&bad.facts[0], &bad.facts[2]));
 }
+
+#[tokio::test]
+async fn a_damaged_queue_hides_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("signalbox.db");
+    let store = Store::open(&path).await.unwrap();
+    let (good, bad) = (running(&store).await, running(&store).await);
+    let mut stranger = stranger(&path).await;
+    for (session, queue) in [(&good, r#"{"entries":[]}"#), (&bad, "broken")] {
+        let id = session.id.0.simple();
+        let sql = format!("update session_details set queue = '{queue}' where session = x'{id}'");
+        stranger.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+    assert_eq!(store.reader.queued_sessions().await.unwrap(), [good.id]);
+}

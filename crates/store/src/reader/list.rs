@@ -132,15 +132,16 @@ impl Reader {
         Ok(rows.iter().filter_map(listed).collect())
     }
 
-    /// Sessions with follow-ups that wait, running or not.
+    /// Sessions with follow-ups that wait, running or not. Those whose queue cannot be read are left out.
     ///
     /// # Errors
     /// If the database cannot be read.
     pub async fn queued_sessions(&self) -> Result<Vec<SessionId>, StoreError> {
         let failed = StoreError::database("listing queues");
+        // A queue that cannot be read makes its session unreadable, and hurts no other.
         let statement = Statement::new(
-            "select session from session_details where queue is not null and queue ->> '$.paused' is not 1 \
-             order by session",
+            "select session from session_details where queue is not null \
+             and case when json_valid(queue) then queue ->> '$.paused' is not 1 else 0 end order by session",
         );
         let mut lease = self.lease().await?;
         let rows = lease.rows(statement).await.map_err(failed)?;
