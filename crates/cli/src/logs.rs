@@ -8,7 +8,12 @@ use tracing_subscriber::EnvFilter;
 pub(crate) fn init(default: &str) {
     let set = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|value| !value.is_empty());
     let filter = EnvFilter::builder().parse_lossy(set.as_deref().unwrap_or(default));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Where stderr cannot be written (a log on a full disk, a pipe that nobody reads any more), what would be logged is
+    // lost; told on stderr as well, as is the default, it would be a panic of whoever logs.
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     let begun = if std::env::var("LOG_FORMAT").is_ok_and(|format| format == "json") {
         logs.json().flatten_event(true).try_init()
     } else {
