@@ -250,7 +250,8 @@ impl Engine {
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         let loaded = cell.get_or_try_init(async || {
             let row = self.row(session).await?;
-            Ok(Handle::spawn(&self.core, row, Vec::new()))
+            let shown = row.last_seq;
+            Ok(Handle::spawn(&self.core, row, shown, Vec::new()))
         });
         let loaded = loaded.await.cloned();
         if loaded.is_err() {
@@ -335,7 +336,7 @@ impl Engine {
             Err(error) => return Err(place.take_back(&self.core, error).await),
         };
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
-        cell.get_or_init(async || Handle::spawn(&self.core, row, released)).await;
+        cell.get_or_init(async || Handle::spawn(&self.core, row, 0, released)).await;
         Ok(Accepted::Created { session })
     }
 

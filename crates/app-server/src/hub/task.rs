@@ -171,7 +171,12 @@ impl Task {
     fn fact(&mut self, fact: &Fact) {
         let view = match &mut self.state {
             State::Waiting(row) => return row.apply(fact),
-            State::Ready(_, loaded) if loaded.has(fact) => return,
+            // That a fork exists is news, although its history came first.
+            State::Ready(_, loaded)
+                if loaded.has(fact) && !matches!(fact.body, FactBody::SessionCreated(_)) =>
+            {
+                return;
+            }
             State::Ready(view, _) => view,
         };
         match &fact.body {
@@ -184,7 +189,7 @@ impl Task {
             _ => {}
         }
         let effects = view.apply(fact);
-        self.hub.seq.store(fact.through_seq, Ordering::Relaxed);
+        self.hub.seq.fetch_max(fact.through_seq, Ordering::Relaxed);
         for effect in effects {
             self.emit(effect);
         }

@@ -188,6 +188,31 @@ async fn raw_ops_and_raw_events() {
 }
 
 #[tokio::test]
+async fn everybody_is_told_of_a_fork() {
+    let stage = Stage::new().await;
+    let mut asker = stage.client("asker").await;
+    let mut other = stage.client_with("other", signalbox_rpc::Role::Owner, json!({"opEvents": "all"})).await;
+    let thread = asker.thread(json!({})).await;
+    asker.turn(&thread, "say one").await;
+    asker.until("turn/completed").await;
+    let op = json!({"op": "fork", "session": thread, "request_id": "f1"});
+    asker.ok("op/submit", json!({"op": op})).await;
+    let started = other.until_that("thread/started", |told| told["requestId"] == "f1").await;
+    let event = other.until_that("event", |told| told["event"]["request_id"] == "f1").await;
+    let fork = &event["params"]["event"];
+    assert_eq!((&fork["event"], &fork["forked_from"]), (&json!("session_created"), &json!(thread)));
+    assert_eq!(fork["session"], started["params"]["thread"]["id"]);
+    // Its history is what it was, and what follows is told once.
+    let resumed = asker.ok("thread/resume", json!({"threadId": fork["session"]})).await;
+    assert_eq!(resumed["thread"]["turns"].as_array().unwrap().len(), 1, "{resumed}");
+    asker.turn(fork["session"].as_str().unwrap(), "say two").await;
+    asker.until_that("turn/completed", |told| told["threadId"] == fork["session"]).await;
+    other.settle().await;
+    let created = |frame: &serde_json::Value| frame["params"]["event"]["event"] == "session_created";
+    assert_eq!(other.log.iter().filter(|frame| created(frame)).count(), 2);
+}
+
+#[tokio::test]
 async fn a_server_that_leaves_ends_turns_and_takes_back_what_it_asked() {
     let stage = Stage::new().await;
     let mut client = stage.client("last").await;

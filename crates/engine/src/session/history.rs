@@ -104,9 +104,8 @@ impl Actor {
             self.set_options_of_fork(&mut row, options).await;
         }
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
-        cell.get_or_init(async || Handle::spawn(&self.core, row, Vec::new())).await;
-        // Its stream begins behind its history; the receipt goes to those who follow all sessions.
-        self.core.bus.committed(&[told]);
+        let shown = row.last_seq;
+        cell.get_or_init(async || Handle::spawn(&self.core, row, shown, vec![told])).await;
         Ok(Accepted::Created { session })
     }
 

@@ -81,12 +81,12 @@ impl Control {
 }
 
 impl Handle {
-    /// Starts a session's actor. `released` is what its row already holds and nobody was shown yet.
-    pub(crate) fn spawn(core: &Arc<Core>, row: SessionRow, released: Vec<Committed>) -> Self {
+    /// Starts a session's actor. `shown` is the last fact that is no news; `released` is what nobody was shown yet: the facts
+    /// after it, or of a fork the one that made it, which lies before its history.
+    pub(crate) fn spawn(core: &Arc<Core>, row: SessionRow, shown: Seq, released: Vec<Committed>) -> Self {
         let (control, control_queue) = mpsc::channel(QUEUE);
         let (work, work_queue) = mpsc::channel(QUEUE);
         let (sender, deliveries) = mpsc::channel(STREAM);
-        let shown = released.first().and_then(first_seq).map_or(row.last_seq, |seq| seq.saturating_sub(1));
         let stream_row = SessionRow { last_seq: shown, ..row.clone() };
         (core.on_load)(SessionStream { row: stream_row, live: Live::default(), deliveries });
         let inbox = actor::Inbox { control: control_queue, work: work_queue };
@@ -122,12 +122,5 @@ impl Handle {
         let (reply, stream) = oneshot::channel();
         self.control.send(Control::Subscribe(reply)).await.map_err(|_| OpError::ShuttingDown)?;
         stream.await.map_err(|_| OpError::ShuttingDown)
-    }
-}
-
-fn first_seq(committed: &Committed) -> Option<Seq> {
-    match committed {
-        Committed::Fact(fact) => Some(fact.seq),
-        Committed::Signal(_) => None,
     }
 }
