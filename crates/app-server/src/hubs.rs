@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use signalbox_engine::{Engine, SessionStream};
+use signalbox_engine::{Attending, Engine, SessionStream};
 use signalbox_facts::{Provider, SessionId};
 use signalbox_protocol::app::{Model, OpEvents, ServerNotification, WarningNotification};
 use signalbox_rpc::{ConnectionId, Peer};
@@ -38,6 +38,9 @@ struct Inner {
     next_place: AtomicU64,
     hubs: Mutex<HashMap<SessionId, Arc<Hub>>>,
     connections: Mutex<HashMap<ConnectionId, Subscriber>>,
+    /// Those of them who see the requests of all threads and can answer them, so that the core knows that somebody is
+    /// there.
+    attending: Mutex<HashMap<ConnectionId, Attending>>,
     /// How many of them want raw core events.
     wanting_events: AtomicUsize,
     approvals: Approvals,
@@ -67,6 +70,7 @@ impl Hubs {
             next_place: AtomicU64::new(1),
             hubs: Mutex::default(),
             connections: Mutex::default(),
+            attending: Mutex::default(),
             wanting_events: AtomicUsize::new(0),
             approvals: Approvals::default(),
             models: Mutex::default(),
@@ -170,6 +174,12 @@ impl Hubs {
         if subscriber.connection.op_events() != OpEvents::Off {
             self.0.wanting_events.fetch_add(1, Ordering::Relaxed);
         }
+        if subscriber.connection.op_events() == OpEvents::All
+            && subscriber.can_answer()
+            && let Some(engine) = self.engine()
+        {
+            self.0.attending.lock().insert(peer.id(), engine.attend(None));
+        }
         self.0.connections.lock().insert(peer.id(), subscriber);
         if peer.is_closed() {
             // Its hook may have run before it was in the list.
@@ -178,6 +188,7 @@ impl Hubs {
     }
 
     fn forget(&self, peer: &Peer) {
+        drop(self.0.attending.lock().remove(&peer.id()));
         let known = self.0.connections.lock().remove(&peer.id());
         if known.is_some_and(|known| known.connection.op_events() != OpEvents::Off) {
             self.0.wanting_events.fetch_sub(1, Ordering::Relaxed);

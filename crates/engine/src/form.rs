@@ -7,6 +7,12 @@ use signalbox_facts::{FieldKind, Form, FormField};
 
 const MAX_TEXT_SCALARS: usize = 8192;
 
+/// The first required field that an answer, already sanitized, has no value for.
+#[must_use]
+pub(crate) fn missing<'a>(form: &'a Form, content: &BTreeMap<String, Value>) -> Option<&'a FormField> {
+    form.fields.iter().find(|field| field.required && !content.contains_key(&field.key))
+}
+
 /// Drops unknown keys, values of the wrong type and choices that were not offered.
 #[must_use]
 pub(crate) fn sanitize(form: &Form, mut content: Map<String, Value>) -> BTreeMap<String, Value> {

@@ -441,3 +441,70 @@ async fn input_that_may_only_queue_waits_for_the_open_turn() {
     let row = stage.store.reader.turn(session.id, turn).await.unwrap().unwrap();
     assert_eq!(row.context.client_metadata["k"], "v");
 }
+
+#[tokio::test]
+async fn another_directory_holds_from_the_next_turn_on_and_ends_no_turn() {
+    let stage = Stage::new().await;
+    let other = stage.folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let other = other.canonicalize().unwrap();
+    let mut session = stage.session().await;
+    session.prompts("stream 200 8 1\nsay done").await;
+    session.hears("00000005").await;
+    let patch = SettingsPatch { cwd: Some(other.display().to_string()), ..SettingsPatch::default() };
+    let set = Op::ThreadSettings { session: session.id.to_string(), settings: patch, request_id: None };
+    assert_eq!(session.submit(set).await, Ok(Accepted::Applied));
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(r#"says "done""#) && seen.contains("ended Completed"), "{seen}");
+    session.prompts("run pwd").await;
+    let input = session.is_asked().await;
+    assert_eq!(session.answers(&input, Some("allow")).await, Ok(Accepted::Applied));
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(&format!("{}", other.display())), "{seen}");
+    std::fs::remove_dir(&other).unwrap();
+    let gone = session.submit(Op::TurnInput(session.input("say x"))).await.unwrap_err();
+    assert!(gone.reason() == "invalid_params" && gone.to_string().contains("is gone"), "{gone}");
+    let back = SettingsPatch { cwd: Some(stage.work().display().to_string()), ..SettingsPatch::default() };
+    let mut input = session.input("say back");
+    input.settings = back;
+    assert!(matches!(session.submit(Op::TurnInput(input)).await, Ok(Accepted::Started { .. })));
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains(r#"says "back""#), "{seen}");
+}
+
+#[tokio::test]
+async fn settings_of_a_steer_hold_like_all_others() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 1").await;
+    session.hears("00000005").await;
+    let mut input = session.input("run echo hi");
+    input.settings.effort = Some("high".into());
+    input.settings.policy = Some(ops::PolicyPatch { mode: Some(ops::PermissionMode::Yolo), sandbox: None });
+    assert!(matches!(session.submit(Op::TurnInput(input)).await, Ok(Accepted::Steered { .. })));
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains("resolved Accept by Policy (mode)"), "{seen}");
+    let row = stage.store.reader.session(session.id).await.unwrap().unwrap();
+    assert_eq!(row.effort.as_deref(), Some("high"));
+}
+
+#[tokio::test]
+async fn an_answer_that_leaves_out_what_is_needed_changes_nothing() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("ask Which? | red | blue").await;
+    let input = session.is_asked().await;
+    let answer = |colour: &str| Op::AnswerElicitation {
+        session: session.id.to_string(),
+        request_id: input.id.to_string(),
+        answer: serde_json::from_value(
+            serde_json::json!({"action": "accept", "content": {"answer": colour}}),
+        )
+        .unwrap(),
+    };
+    let green = session.submit(answer("green")).await.unwrap_err();
+    assert!(green.to_string().contains("red, blue"), "{green}");
+    assert_eq!(session.submit(answer("blue")).await, Ok(Accepted::Applied));
+    let seen = story(&session.until_end().await);
+    assert!(seen.contains("blue"), "{seen}");
+}

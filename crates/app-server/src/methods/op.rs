@@ -24,7 +24,7 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
 async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitResult, Error> {
     let op = params.op;
     let (held, new) = match (&op, op.session()) {
-        (Op::NewSession(_), _) => {
+        (Op::NewSession(_) | Op::Fork { .. }, _) => {
             let session = SessionId::generate();
             (Some(session), Some(session))
         }

@@ -9,6 +9,7 @@
 
 mod approvals;
 mod handshake;
+mod ops;
 mod refusals;
 mod stage;
 mod streams;

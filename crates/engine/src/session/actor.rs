@@ -70,6 +70,8 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) struct OpenTurn {
     pub(super) id: TurnId,
+    /// Where its agent works, whatever is set meanwhile.
+    pub(super) cwd: PathBuf,
     /// Seq of the prompt that opened it.
     pub(super) prompt_seq: Seq,
     pub(super) request_id: Option<String>,
@@ -79,6 +81,8 @@ pub(super) struct OpenTurn {
     pub(super) waiting: Option<Vec<PromptBlock>>,
     /// The agent has a prompt of this turn.
     pub(super) prompting: bool,
+    /// The agent has had none of it yet.
+    pub(super) fresh: bool,
     /// Somebody interrupted it.
     pub(super) cancelled: bool,
     /// It compacts the agent's context and takes no input.
@@ -96,6 +100,8 @@ pub(super) struct LiveAgent {
     pub(super) agent: Agent,
     pub(super) events: AgentEvents,
     pub(super) ready: bool,
+    /// The directory that its conversation was opened in.
+    pub(super) cwd: PathBuf,
     /// What goes with its first prompt, if its conversation is new.
     pub(super) opening: Option<Opening>,
 }

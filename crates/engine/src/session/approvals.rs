@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use signalbox_agents::{Answer, ElicitationAnswer, RequestKey, ToolPatch};
 use signalbox_facts::{
-    Decision, DocBlock, FactBody, FieldKind, Form, InputId, InputKind, OptionKind, PendingInput,
+    Decision, DocBlock, FactBody, FieldKind, Form, FormField, InputId, InputKind, OptionKind, PendingInput,
     PermissionOption, PermissionResolved, Policy, PolicyChanged, ResolvedBy, ResolverKind, Seq, ToolCall,
 };
 use signalbox_protocol::ops;
@@ -265,7 +265,12 @@ impl Actor {
         };
         let answer = match answer {
             ops::ElicitationAnswer::Accept { content } => {
-                ElicitationAnswer::Accept(crate::form::sanitize(form, content))
+                let content = crate::form::sanitize(form, content);
+                if let Some(field) = crate::form::missing(form, &content) {
+                    let message = unusable(field);
+                    return Err(OpError::InvalidParams { path: "content", message });
+                }
+                ElicitationAnswer::Accept(content)
             }
             ops::ElicitationAnswer::Decline => ElicitationAnswer::Decline,
             ops::ElicitationAnswer::Cancel => ElicitationAnswer::Cancel,
@@ -451,6 +456,15 @@ impl Actor {
         {
             tracing::debug!(session = %self.row.id, %error, "answering an ending agent");
         }
+    }
+}
+
+fn unusable(field: &FormField) -> String {
+    let offered: Vec<_> = field.options.iter().map(|option| option.value.as_str()).collect();
+    if offered.is_empty() {
+        format!("{:?} needs a value of the kind that the form asks for", field.key)
+    } else {
+        format!("{:?} needs one of {}", field.key, offered.join(", "))
     }
 }
 

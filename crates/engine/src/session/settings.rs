@@ -30,7 +30,8 @@ pub(super) struct Coming {
 }
 
 impl Actor {
-    /// Puts a change of settings into the batch. The running agent is told by [`Actor::settings_in_force`].
+    /// Puts a change of settings into the batch and tells the running agent; a refusal comes back as a warning. A policy is in
+    /// force after [`Actor::policy_in_force`], a directory from the next turn on.
     pub(super) fn apply_settings(
         &mut self,
         patch: SettingsPatch,
@@ -63,12 +64,6 @@ impl Actor {
             request_id,
         };
         if answered || changed != SettingsChanged::default() {
-            if changed.cwd.is_some()
-                && let Some(live) = &self.agent
-            {
-                // An agent session belongs to its directory; the next prompt opens it again in the new one.
-                live.agent.stop();
-            }
             self.tell_agent(&changed);
             self.batch().push(None, Item::None, FactBody::SettingsChanged(Box::new(changed)));
         }

@@ -95,8 +95,10 @@ impl Actor {
 
     pub(super) async fn start_turn(&mut self, start: Start) -> Result<Accepted, OpError> {
         let Start { turn, input, blocks, origin } = start;
+        let policy_before = self.row.policy;
         let strayed = self.look_at_checkout().await?;
         self.apply_settings(input.settings.clone(), None)?;
+        self.look_at_directory()?;
         let Some(running) = activity::open_turn(&self.row.activity, turn, input.request_id.clone()) else {
             // Only if the row says that a turn is open while none is; the next start of the server mends it.
             return Err(OpError::TurnActive(self.row.activity.turn().unwrap_or(turn)));
@@ -122,15 +124,17 @@ impl Actor {
         };
         let prompt_seq = self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
         self.try_commit().await.map_err(|error| not_stored(&error))?;
-        self.items = crate::items::Items::new(cwd);
+        self.items = crate::items::Items::new(cwd.clone());
         let meta = prompt_meta(&context, &origin);
         self.turn = Some(OpenTurn {
             id: turn,
+            cwd,
             prompt_seq,
             request_id: input.request_id,
             uncompiled: Some(self.document(blocks, context.additional_context)),
             waiting: None,
             prompting: false,
+            fresh: true,
             cancelled: false,
             compacting: false,
             stopping: false,
@@ -138,9 +142,24 @@ impl Actor {
             meta,
         });
         self.last_turn = Some(turn);
+        if self.row.policy != policy_before {
+            self.policy_in_force().await;
+        }
         self.record_workspace();
         self.checkout_strayed(strayed).await;
         Ok(Accepted::Started { turn })
+    }
+
+    /// Whether the directory that the agent is to work in is still there.
+    fn look_at_directory(&self) -> Result<(), OpError> {
+        let coming = self.coming_settings().and_then(|coming| coming.cwd);
+        let cwd = coming.as_ref().unwrap_or(&self.row.cwd);
+        if cwd.is_dir() {
+            return Ok(());
+        }
+        let message =
+            format!("the working directory {} is gone; give the thread another one as cwd", cwd.display());
+        Err(OpError::InvalidParams { path: "cwd", message })
     }
 
     /// Has the agent compact its context: a turn of its own, which takes no input.
@@ -214,11 +233,17 @@ impl Actor {
             let what = "the agent compacts its context; it takes input again after that";
             return Err(OpError::NotSteerable { what, kind: "compact" });
         }
+        let before = self.row.policy;
+        // They hold from here on, the directory from the next turn on.
+        self.apply_settings(input.settings, None)?;
         let context = convert::context_in(input.additional_context);
         let document = self.document(blocks, context);
         self.store_steer(turn, document, input.request_id, input.client_message_id)
             .await
             .map_err(|error| not_stored(&error))?;
+        if self.row.policy != before {
+            self.policy_in_force().await;
+        }
         Ok(Accepted::Steered { turn })
     }
 
@@ -272,6 +297,16 @@ impl Actor {
             // Its last events are still to come; they lead here again.
             return;
         }
+        let fresh = self.turn.as_ref().is_some_and(|turn| turn.fresh);
+        if let Some(live) = self
+            .agent
+            .as_ref()
+            .filter(|live| fresh && Some(&live.cwd) != self.turn.as_ref().map(|turn| &turn.cwd))
+        {
+            // An agent's conversation belongs to its directory; it is opened again in the new one when this one is gone.
+            live.agent.stop();
+            return;
+        }
         if self.agent.is_none()
             && let Err(error) = self.start_agent()
         {
@@ -287,7 +322,10 @@ impl Actor {
         blocks.extend(waiting);
         let request = PromptRequest { blocks, meta: open.meta.clone() };
         match live.agent.prompt(request) {
-            Ok(()) => open.prompting = true,
+            Ok(()) => {
+                open.prompting = true;
+                open.fresh = false;
+            }
             Err(error) => {
                 let failure = failure("agent_failed", format!("the agent did not take the prompt: {error}"));
                 self.finish_turn(TurnStatus::Failed, None, Some(failure)).await;
@@ -296,9 +334,10 @@ impl Actor {
     }
 
     fn start_agent(&mut self) -> Result<(), OpError> {
-        let spec = self.core.catalog.launch(&self.row.provider, &self.row.cwd, self.env.as_deref())?;
+        let cwd = self.turn.as_ref().map_or(&self.row.cwd, |turn| &turn.cwd).clone();
+        let spec = self.core.catalog.launch(&self.row.provider, &cwd, self.env.as_deref())?;
         let open = OpenSession {
-            cwd: self.row.cwd.clone(),
+            cwd: cwd.clone(),
             roots: self.row.roots.clone(),
             resume: self.row.agent_session.clone(),
             model: self.row.model.clone(),
@@ -310,7 +349,7 @@ impl Actor {
             meta: Map::new(),
         };
         let (agent, events) = start(spec, open, self.core.limits.clone(), &self.core.agents);
-        self.agent = Some(LiveAgent { agent, events, ready: false, opening: None });
+        self.agent = Some(LiveAgent { agent, events, ready: false, cwd, opening: None });
         Ok(())
     }
 
