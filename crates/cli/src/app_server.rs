@@ -44,7 +44,10 @@ async fn serve(setup: signalbox_server::Setup, listen: Listen) -> ExitCode {
     let home = setup.home.clone();
     let server = match Standalone::start(setup).await {
         Ok(server) => server,
-        Err(error) => return refuse(&error),
+        Err(error) => {
+            complain(&setup::unstarted(&error));
+            return ExitCode::from(EXIT_USAGE);
+        }
     };
     match listen {
         Listen::Stdio => {

@@ -55,6 +55,19 @@ pub(crate) fn prepare(global: &Global, role: &'static str) -> Result<Prepared, S
     Ok(Prepared { setup, warnings })
 }
 
+/// Why no server could be started, with what would help.
+pub(crate) fn unstarted(error: &StartError) -> String {
+    let text = told(error);
+    match error {
+        StartError::Lock(signalbox_home::LockError::Held { .. }) => {
+            format!(
+                "{text}\n  for now one process serves a home: end that one, or use another with --home DIR"
+            )
+        }
+        _ => text,
+    }
+}
+
 /// The command line of the built-in agent: this very program.
 pub(crate) fn rehearsal() -> Result<Vec<String>, SetupError> {
     let program: PathBuf = std::env::current_exe().map_err(SetupError::Binary)?;

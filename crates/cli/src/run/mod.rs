@@ -146,11 +146,7 @@ fn explained(error: &RunError) -> String {
     let text = told(error);
     let RunError::Call(CallError::Refused(failure)) = error else {
         return match error {
-            RunError::Setup(SetupError::Start(signalbox_server::StartError::Lock(
-                signalbox_home::LockError::Held { .. },
-            ))) => format!(
-                "{text}\n  for now one process serves a home: end that one, or use another with --home DIR"
-            ),
+            RunError::Setup(SetupError::Start(error)) => crate::setup::unstarted(error),
             _ => text,
         };
     };
