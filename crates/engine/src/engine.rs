@@ -12,7 +12,7 @@ use signalbox_facts::{
     SessionSource, SettingsChanged, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded,
     TurnStatus,
 };
-use signalbox_protocol::ops::{ContextEntry, DocBlock, NewSession, Op};
+use signalbox_protocol::ops::{self, ContextEntry, DocBlock, NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Store, StoreError};
 use signalbox_workspace::BlobStore;
 use tokio_util::sync::CancellationToken;
@@ -178,6 +178,9 @@ impl Engine {
         };
         let handle = match handle {
             Ok(handle) => handle,
+            Err(OpError::SessionUnreadable(id)) if matches!(submission.op, Op::Delete { .. }) => {
+                return submission.reply.send(self.delete_unreadable(&id).await);
+            }
             Err(error) => return submission.reply.send(Err(error)),
         };
         let control = is_control(&submission.op);
@@ -238,6 +241,20 @@ impl Engine {
         self.core.agents.close();
         self.core.agents.wait().await;
         self.core.bus.close();
+    }
+
+    /// A session of which nothing can be read can at least be removed. Whether it had a checkout is not known.
+    async fn delete_unreadable(&self, id: &str) -> Result<Accepted, OpError> {
+        let session = parse(id)?;
+        match self.core.store.writer.delete_session(session).await {
+            Ok(()) => {}
+            Err(StoreError::UnknownSession { .. }) => return Err(OpError::SessionNotFound(id.to_owned())),
+            Err(error) => return Err(OpError::StorageFailed(error.to_string())),
+        }
+        tracing::warn!(%session, "a session that could not be read was deleted; a checkout of it would be left");
+        let reason = ops::CloseReason::Deleted;
+        self.core.bus.tell(ops::Event::SessionClosed { session: id.to_owned(), reason });
+        Ok(Accepted::Applied)
     }
 
     async fn row(&self, session: SessionId) -> Result<SessionRow, OpError> {

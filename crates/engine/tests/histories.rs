@@ -508,3 +508,26 @@ async fn an_answer_that_leaves_out_what_is_needed_changes_nothing() {
     let seen = story(&session.until_end().await);
     assert!(seen.contains("blue"), "{seen}");
 }
+
+#[tokio::test]
+async fn a_deletion_that_cannot_be_stored_is_declined_and_takes_nothing() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 100000 8 50").await;
+    session.hears("00000005").await;
+    let reader = tokio::spawn(async move {
+        session.until_end().await;
+        session
+    });
+    stage.fail.fail(signalbox_store::FailPoint::InSavepoint, 0, 4);
+    let id = stage.engine.loaded()[0];
+    let delete =
+        || stage.engine.submit(Op::Delete { session: id.to_string(), request_id: None }, Origin::default());
+    assert_eq!(delete().await.unwrap_err().reason(), "storage_failed");
+    assert!(stage.store.reader.session(id).await.unwrap().is_some());
+    while let Err(declined) = delete().await {
+        assert_eq!(declined.reason(), "storage_failed");
+    }
+    assert!(stage.store.reader.session(id).await.unwrap().is_none());
+    reader.abort();
+}

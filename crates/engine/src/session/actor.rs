@@ -54,6 +54,8 @@ pub(crate) struct Actor {
     pub(super) diffs: Diffs,
     pub(super) alone: Alone,
     pub(super) checkout: Checkout,
+    /// Who waits for the session to be deleted.
+    pub(super) deleting: Option<Reply>,
     /// The session's rows are gone; so is the actor, soon.
     pub(super) deleted: bool,
     subscribers: Vec<mpsc::Sender<Delivery>>,
@@ -141,6 +143,7 @@ impl Actor {
             inbox,
             diffs: Diffs::default(),
             checkout: Checkout::default(),
+            deleting: None,
             deleted: false,
             subscribers: vec![subscriber],
         }
@@ -299,6 +302,9 @@ impl Actor {
 
     /// Waits for the next attempt; whoever asks for something meanwhile is told at once.
     async fn refuse_while_stalled(&mut self, pause: Duration, error: &CommitError) {
+        if let Some(reply) = self.deleting.take() {
+            self.decided(reply, Err(OpError::StorageFailed(error.to_string())));
+        }
         let until = Instant::now() + pause;
         let shutdown = self.core.shutdown.clone();
         loop {

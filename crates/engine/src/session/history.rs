@@ -17,7 +17,7 @@ use super::{Handle, existing_directory, is_choice};
 use crate::batch::{Batch, Item};
 use crate::convert;
 use crate::items::Items;
-use crate::submission::{Accepted, OpError, Origin};
+use crate::submission::{Accepted, OpError, Origin, Reply};
 
 impl Actor {
     /// Makes a session that begins with this one's history. An open turn is not part of it.
@@ -151,7 +151,16 @@ impl Actor {
     }
 
     /// Removes the session: the turn ends, what waits for an answer expires, the agent stops, the rows go.
-    pub(super) async fn delete(&mut self) -> Result<Accepted, OpError> {
+    pub(super) async fn delete(&mut self, reply: Reply) {
+        self.deleting = Some(reply);
+        let decision = self.delete_all().await;
+        // While nothing could be stored it was declined already.
+        if let Some(reply) = self.deleting.take() {
+            self.decided(reply, decision);
+        }
+    }
+
+    async fn delete_all(&mut self) -> Result<Accepted, OpError> {
         if let Some(worktree) = self.row.worktree.as_ref().filter(|_| !self.row.worktree_discarded) {
             return Err(OpError::WorktreePresent(worktree.path.display().to_string()));
         }
@@ -162,6 +171,9 @@ impl Actor {
                 tracing::debug!(session = %self.row.id, %error, "cancel before a deletion");
             }
             self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), None).await;
+            if self.deleting.is_none() {
+                return Err(OpError::StorageFailed("the end of the turn had to wait".to_owned()));
+            }
         }
         if let Some(live) = &self.agent {
             live.agent.stop();
@@ -199,5 +211,8 @@ fn unreadable(error: StoreError) -> OpError {
 }
 
 fn not_forked(error: &ForkError) -> OpError {
+    if let ForkError::Store(StoreError::Unreadable { session, .. }) = error {
+        return OpError::SessionUnreadable(session.to_string());
+    }
     OpError::StorageFailed(error.to_string())
 }

@@ -47,7 +47,7 @@ impl Actor {
                 let policy = FactPolicy { sandbox: convert::sandbox_in(sandbox), ..self.row.policy };
                 self.set_policy(policy, None).await
             }
-            Op::Delete { .. } => self.delete().await,
+            Op::Delete { .. } => return self.delete(reply).await,
             other => Err(OpError::Unsupported(other.name())),
         };
         self.decided(reply, decision);

@@ -244,9 +244,6 @@ impl Actor {
         if let Some(open) = self.turn.as_ref().filter(|_| archived) {
             return Err(OpError::TurnActive(open.id));
         }
-        if self.row.archived == archived {
-            return Ok(Accepted::Applied);
-        }
         self.store_setting(FactBody::Archived { archived }).await
     }
 
