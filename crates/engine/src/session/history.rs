@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use signalbox_facts::{
@@ -105,7 +106,17 @@ impl Actor {
         }
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         let shown = row.last_seq;
-        cell.get_or_init(async || Handle::spawn(&self.core, row, shown, vec![told])).await;
+        let mut receipt = vec![told.clone()];
+        let unheard = AtomicBool::new(true);
+        cell.get_or_init(async || {
+            unheard.store(false, Ordering::Relaxed);
+            Handle::spawn(&self.core, row, shown, std::mem::take(&mut receipt))
+        })
+        .await;
+        if unheard.into_inner() {
+            // Somebody has found and loaded it in the same moment.
+            self.core.bus.committed(&[told]);
+        }
         Ok(Accepted::Created { session })
     }
 
