@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use signalbox_engine::{OpError, Origin, Resolution};
-use signalbox_facts::{Decision, InputId, PendingInput, PermissionResolved, ResolverKind, SessionId};
+use signalbox_facts::{InputId, PendingInput, PermissionResolved, ResolverKind, SessionId};
 use signalbox_protocol::app::{Approval, ApprovalDecision, ServerRequest, method};
 use signalbox_rpc::{ConnectionId, Frame, Peer, RequestEnd, StrayResponse};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -151,7 +151,7 @@ impl Approvals {
         if known.len() == REMEMBERED {
             known.pop_front();
         }
-        let resolution = resolution_of(resolved, at_ms);
+        let resolution = Resolution::of(resolved, at_ms);
         known.push_back(Resolved { input: resolved.input, session, resolution });
     }
 
@@ -362,25 +362,4 @@ fn reply_of(method: &str, result: &RawValue, input: &PendingInput) -> Result<Rep
         }
         _ => read::<signalbox_protocol::app::CommandExecutionRequestApprovalResponse>(result)?.into(),
     })
-}
-
-fn resolution_of(resolved: &PermissionResolved, at_ms: i64) -> Resolution {
-    Resolution {
-        by: match resolved.by.kind {
-            ResolverKind::Client => "client",
-            ResolverKind::Policy => "policy",
-            ResolverKind::Interrupt => "interrupt",
-            ResolverKind::Restart => "restart",
-            ResolverKind::Unattended => "unattended",
-        },
-        name: resolved.by.name.clone(),
-        decision: match resolved.decision {
-            Decision::Accept => "accept",
-            Decision::AcceptForSession => "acceptForSession",
-            Decision::Decline => "decline",
-            Decision::Cancel => "cancel",
-            Decision::Answered => "answered",
-        },
-        at_ms,
-    }
 }

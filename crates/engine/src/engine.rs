@@ -421,17 +421,8 @@ impl Engine {
         let pending = row.activity.pending();
         let (mut revision, request_id) = (row.activity.revision, prompt_request(&row.activity));
         for input in pending {
-            let resolved = PermissionResolved {
-                input: input.id,
-                title: input.title.clone(),
-                tool_call: input.tool_call.clone(),
-                decision: Decision::Cancel,
-                option_id: None,
-                by: ResolvedBy { kind: ResolverKind::Restart, name: None },
-                rule: None,
-                message: None,
-                kept_rule: None,
-            };
+            let resolved =
+                PermissionResolved::of(input, Decision::Cancel, ResolvedBy::kind(ResolverKind::Restart));
             let item = input.item_seq.map_or(Item::None, Item::Of);
             batch.push(Some(turn), item, FactBody::PermissionResolved(Box::new(resolved)));
         }

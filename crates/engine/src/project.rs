@@ -229,7 +229,8 @@ fn signal_event(signal: &Signal) -> Option<Event> {
 }
 
 /// An agent option on the wire; booleans become a choice between `true` and `false`.
-fn config_option(option: &signalbox_facts::ConfigOption) -> ops::ConfigOption {
+#[must_use]
+pub fn config_option(option: &signalbox_facts::ConfigOption) -> ops::ConfigOption {
     let choice = |id: &str, name: &str, description: Option<String>| ops::ConfigChoice {
         id: id.to_owned(),
         name: name.to_owned(),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use signalbox_facts::{Failure, ResolvedBy, ResolverKind, SessionId, SubmissionId, TurnId};
+use signalbox_facts::{
+    Decision, Failure, PermissionResolved, ResolvedBy, ResolverKind, SessionId, SubmissionId, TurnId,
+};
 use signalbox_protocol::ops::Op;
 use tokio::sync::oneshot;
 
@@ -294,6 +296,31 @@ pub struct Resolution {
     pub decision: &'static str,
     /// Unix milliseconds.
     pub at_ms: i64,
+}
+
+impl Resolution {
+    /// A resolution in the words of the app-server API.
+    #[must_use]
+    pub fn of(resolved: &PermissionResolved, at_ms: i64) -> Self {
+        Self {
+            by: match resolved.by.kind {
+                ResolverKind::Client => "client",
+                ResolverKind::Policy => "policy",
+                ResolverKind::Interrupt => "interrupt",
+                ResolverKind::Restart => "restart",
+                ResolverKind::Unattended => "unattended",
+            },
+            name: resolved.by.name.clone(),
+            decision: match resolved.decision {
+                Decision::Accept => "accept",
+                Decision::AcceptForSession => "acceptForSession",
+                Decision::Decline => "decline",
+                Decision::Cancel => "cancel",
+                Decision::Answered => "answered",
+            },
+            at_ms,
+        }
+    }
 }
 
 fn quoted(id: &str, steer: bool) -> String {

@@ -188,6 +188,14 @@ pub struct ResolvedBy {
     pub name: Option<String>,
 }
 
+impl ResolvedBy {
+    /// One that has no name.
+    #[must_use]
+    pub fn kind(kind: ResolverKind) -> Self {
+        Self { kind, name: None }
+    }
+}
+
 /// A permission request or question has its answer. Automatic decisions have this fact without a request before it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PermissionResolved {
@@ -214,6 +222,24 @@ pub struct PermissionResolved {
     /// A session rule kept from this answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_rule: Option<SessionRule>,
+}
+
+impl PermissionResolved {
+    /// What was decided about an input and by whom, and nothing else.
+    #[must_use]
+    pub fn of(input: &PendingInput, decision: Decision, by: ResolvedBy) -> Self {
+        Self {
+            input: input.id,
+            title: input.title.clone(),
+            tool_call: input.tool_call.clone(),
+            decision,
+            option_id: None,
+            by,
+            rule: None,
+            message: None,
+            kept_rule: None,
+        }
+    }
 }
 
 /// Kept from an "allow for this session" answer; valid only inside the ceiling and the roots.

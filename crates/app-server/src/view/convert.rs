@@ -362,35 +362,6 @@ pub fn model_out(model: &facts::Model, current: &str, provider: &facts::Provider
     }
 }
 
-/// An agent's option. A switch becomes a choice between `true` and `false`.
-#[must_use]
-pub fn config_option_out(option: &facts::ConfigOption) -> ops::ConfigOption {
-    let choice = |id: &str, name: &str, description: Option<String>| ops::ConfigChoice {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        description,
-    };
-    let (current, choices) = match &option.current {
-        facts::ConfigValue::Flag(on) => {
-            (on.to_string(), vec![choice("true", "On", None), choice("false", "Off", None)])
-        }
-        facts::ConfigValue::Choice(current) => {
-            let offered = option.choices.iter();
-            (
-                current.clone(),
-                offered.map(|one| choice(&one.id, &one.name, one.description.clone())).collect(),
-            )
-        }
-    };
-    ops::ConfigOption {
-        id: option.id.clone(),
-        name: option.name.clone(),
-        category: option.category.clone(),
-        current,
-        choices,
-    }
-}
-
 // ---- Turns, to the wire only ----
 
 /// How far a turn is.

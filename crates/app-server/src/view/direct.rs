@@ -90,7 +90,7 @@ pub(super) fn of_signal(signal: &Signal, row: &SessionRow) -> Option<(Scope, Ser
             (Scope::Subscribers, ThreadModelsUpdatedNotification { thread_id, data, current }.into())
         }
         SignalBody::ConfigOptions(options) => {
-            let options = options.iter().map(convert::config_option_out).collect();
+            let options = options.iter().map(signalbox_engine::project::config_option).collect();
             (Scope::Subscribers, ThreadConfigOptionsUpdatedNotification { thread_id, options }.into())
         }
         SignalBody::Stalled { since_ms: Some(_) } => {

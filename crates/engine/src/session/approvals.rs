@@ -172,12 +172,7 @@ impl Actor {
     /// Adds a resolution to the batch and remembers it for late answers.
     pub(super) fn resolve_in_batch(&mut self, resolved: PermissionResolved, item: Option<Seq>) {
         let at_ms = self.batch().at_ms();
-        let resolution = Resolution {
-            by: resolver(resolved.by.kind),
-            name: resolved.by.name.clone(),
-            decision: decision(resolved.decision),
-            at_ms,
-        };
+        let resolution = Resolution::of(&resolved, at_ms);
         self.remember(resolved.input, resolution);
         let turn = self.turn.as_ref().map(|turn| turn.id).or(self.last_turn);
         let item = item.map_or(Item::None, Item::Of);
@@ -223,15 +218,10 @@ impl Actor {
             .then(|| policy::rule_to_keep(pending_subject(&input, &roots)))
             .flatten();
         let resolved = PermissionResolved {
-            input: input.id,
-            title: input.title.clone(),
-            tool_call: input.tool_call.clone(),
-            decision,
             option_id: option_id.clone(),
-            by,
-            rule: None,
             message: message.clone(),
             kept_rule,
+            ..PermissionResolved::of(&input, decision, by)
         };
         self.store_resolution(&input, resolved).await?;
         if interrupt {
@@ -291,17 +281,7 @@ impl Actor {
             ElicitationAnswer::Decline => Decision::Decline,
             ElicitationAnswer::Cancel => Decision::Cancel,
         };
-        let resolved = PermissionResolved {
-            input: input.id,
-            title: input.title.clone(),
-            tool_call: input.tool_call.clone(),
-            decision,
-            option_id: None,
-            by,
-            rule: None,
-            message: None,
-            kept_rule: None,
-        };
+        let resolved = PermissionResolved::of(input, decision, by);
         self.store_resolution(input, resolved).await?;
         if interrupt {
             return self.interrupt_with_answer().await;
@@ -369,17 +349,11 @@ impl Actor {
         let Some(next) = activity::resolve(&now, id) else { return };
         let turn = next.turn();
         self.batch().push(turn, Item::None, FactBody::Activity(next));
-        let resolved = PermissionResolved {
-            input: id,
-            title: input.title.clone(),
-            tool_call: input.tool_call.clone(),
-            decision: Decision::Cancel,
-            option_id: None,
-            by: ResolvedBy { kind: ResolverKind::Interrupt, name: Some("agent".to_owned()) },
-            rule: None,
-            message: None,
-            kept_rule: None,
-        };
+        let resolved = PermissionResolved::of(
+            &input,
+            Decision::Cancel,
+            ResolvedBy { kind: ResolverKind::Interrupt, name: Some("agent".to_owned()) },
+        );
         self.resolve_in_batch(resolved, input.item_seq);
         self.commit().await;
         self.stop_to_steer();
@@ -425,15 +399,9 @@ impl Actor {
             };
             let Some(key) = self.parked.get(&input.id).copied() else { continue };
             let resolved = PermissionResolved {
-                input: input.id,
-                title: input.title.clone(),
-                tool_call: input.tool_call.clone(),
-                decision,
                 option_id: option.clone(),
-                by: ResolvedBy { kind: ResolverKind::Policy, name: None },
                 rule: Some(rule.as_str().to_owned()),
-                message: None,
-                kept_rule: None,
+                ..PermissionResolved::of(&input, decision, ResolvedBy::kind(ResolverKind::Policy))
             };
             match self.store_resolution(&input, resolved).await {
                 Ok(()) => self.answer(key, option.map_or(Answer::Cancelled, Answer::Selected)),
@@ -490,26 +458,6 @@ fn reason(rule: Rule) -> Option<&'static str> {
     match rule {
         Rule::Unclear => Some("What it would touch is outside the thread's roots, or not known."),
         Rule::Ceiling | Rule::SessionRule | Rule::Mode => None,
-    }
-}
-
-fn resolver(kind: ResolverKind) -> &'static str {
-    match kind {
-        ResolverKind::Client => "client",
-        ResolverKind::Policy => "policy",
-        ResolverKind::Interrupt => "interrupt",
-        ResolverKind::Restart => "restart",
-        ResolverKind::Unattended => "unattended",
-    }
-}
-
-fn decision(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Accept => "accept",
-        Decision::AcceptForSession => "acceptForSession",
-        Decision::Decline => "decline",
-        Decision::Cancel => "cancel",
-        Decision::Answered => "answered",
     }
 }
 

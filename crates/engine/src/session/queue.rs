@@ -5,7 +5,7 @@ use signalbox_facts::{DocBlock, FactBody, QueueChanged, QueuedPrompt, TurnId};
 use signalbox_protocol::ops::{SettingsPatch, TurnInput, TurnMode};
 
 use super::actor::Actor;
-use super::turns::{Start, empty_input, is_blank, not_stored, used_before};
+use super::turns::{Admitted, Start, empty_input, is_blank, not_stored, used_before};
 use crate::batch::Item;
 use crate::convert;
 use crate::submission::{Accepted, OpError, Origin};
@@ -119,22 +119,10 @@ impl Actor {
 
     /// Adds a follow-up; when nothing runs and nothing is held up, it starts at once.
     pub(super) async fn queue_add(&mut self, input: TurnInput) -> Result<Accepted, OpError> {
-        if self.row.archived {
-            return Err(OpError::Archived);
+        match self.admitted(&input).await? {
+            Admitted::New(blocks) => self.enqueue(input, blocks).await,
+            Admitted::Before(turn) => Ok(Accepted::Repeated { turn }),
         }
-        if self.row.worktree_discarded {
-            return Err(OpError::WorktreeDiscarded);
-        }
-        let blocks = convert::doc_in(input.doc.clone());
-        if is_blank(&blocks) {
-            return Err(empty_input());
-        }
-        if let Some(id) = &input.client_message_id
-            && let Some(turn) = self.accepted_before(id, &blocks).await?
-        {
-            return Ok(Accepted::Repeated { turn });
-        }
-        self.enqueue(input, blocks).await
     }
 
     /// The turn that a follow-up with this id will be, if it waits. The same id with another text is an error.

@@ -19,6 +19,15 @@ use crate::{activity, convert, title};
 /// The command by which agents are told to compact their context.
 const COMPACT: &str = "compact";
 
+/// Input about which something is to be decided.
+#[derive(Debug)]
+pub(super) enum Admitted {
+    /// Its blocks.
+    New(Vec<DocBlock>),
+    /// It was accepted before, into this turn.
+    Before(TurnId),
+}
+
 /// A turn that is about to start.
 #[derive(Debug)]
 pub(super) struct Start {
@@ -44,21 +53,10 @@ impl Actor {
     }
 
     async fn decide_input(&mut self, input: TurnInput, origin: Origin) -> Result<Accepted, OpError> {
-        if self.row.archived {
-            return Err(OpError::Archived);
-        }
-        if self.row.worktree_discarded {
-            return Err(OpError::WorktreeDiscarded);
-        }
-        let blocks = convert::doc_in(input.doc.clone());
-        if is_blank(&blocks) {
-            return Err(empty_input());
-        }
-        if let Some(id) = &input.client_message_id
-            && let Some(turn) = self.accepted_before(id, &blocks).await?
-        {
-            return Ok(Accepted::Repeated { turn });
-        }
+        let blocks = match self.admitted(&input).await? {
+            Admitted::New(blocks) => blocks,
+            Admitted::Before(turn) => return Ok(Accepted::Repeated { turn }),
+        };
         match (&self.turn, input.mode) {
             (Some(turn), TurnMode::Start) => Err(OpError::TurnActive(turn.id)),
             (Some(_), TurnMode::Queue) => self.enqueue(input, blocks).await,
@@ -69,12 +67,27 @@ impl Actor {
         }
     }
 
+    /// Whether the session takes input at all, and this one: not empty, and not accepted before.
+    pub(super) async fn admitted(&self, input: &TurnInput) -> Result<Admitted, OpError> {
+        if self.row.archived {
+            return Err(OpError::Archived);
+        }
+        if self.row.worktree_discarded {
+            return Err(OpError::WorktreeDiscarded);
+        }
+        let blocks = convert::doc_in(input.doc.clone());
+        if is_blank(&blocks) {
+            return Err(empty_input());
+        }
+        let before = match &input.client_message_id {
+            Some(id) => self.accepted_before(id, &blocks).await?,
+            None => None,
+        };
+        Ok(before.map_or(Admitted::New(blocks), Admitted::Before))
+    }
+
     /// The turn that a client's message went into, if it was accepted before. The same id with another text is an error.
-    pub(super) async fn accepted_before(
-        &self,
-        id: &str,
-        blocks: &[DocBlock],
-    ) -> Result<Option<TurnId>, OpError> {
+    async fn accepted_before(&self, id: &str, blocks: &[DocBlock]) -> Result<Option<TurnId>, OpError> {
         if let Some(queued) = self.queued_before(id, blocks)? {
             return Ok(Some(queued));
         }
@@ -412,17 +425,7 @@ impl Actor {
         let turn = now.turn();
         self.batch().push(turn, Item::None, FactBody::Activity(running));
         for input in now.pending() {
-            let resolved = PermissionResolved {
-                input: input.id,
-                title: input.title.clone(),
-                tool_call: input.tool_call.clone(),
-                decision: Decision::Cancel,
-                option_id: None,
-                by: ResolvedBy { kind: by, name: None },
-                rule: None,
-                message: None,
-                kept_rule: None,
-            };
+            let resolved = PermissionResolved::of(input, Decision::Cancel, ResolvedBy::kind(by));
             self.resolve_in_batch(resolved, input.item_seq);
         }
     }

@@ -104,15 +104,13 @@ impl Actor {
             let option = policy::rejecting(&input.options).map(|option| option.id.clone());
             let option = option.filter(|_| input.kind == InputKind::Permission);
             let resolved = PermissionResolved {
-                input: input.id,
-                title: input.title.clone(),
-                tool_call: input.tool_call.clone(),
-                decision: Decision::Decline,
                 option_id: option.clone(),
-                by: ResolvedBy { kind: ResolverKind::Unattended, name: None },
                 rule: Some("unattended".to_owned()),
-                message: None,
-                kept_rule: None,
+                ..PermissionResolved::of(
+                    &input,
+                    Decision::Decline,
+                    ResolvedBy::kind(ResolverKind::Unattended),
+                )
             };
             if let Err(error) = self.store_resolution(&input, resolved).await {
                 tracing::error!(session = %self.row.id, %error, "an approval stays open");
