@@ -14,6 +14,7 @@ pub use info::{GitInfo, git_info, without_credentials};
 pub use repo::OpenError;
 pub use snapshot::{BlobStore, Limits, Snapshot, SnapshotError, StatCache};
 pub use worktree::{
-    BaselineChoice, BaselineError, BaselineKind, Check, CreateRequest, Created, Discarded, Leftover, Step,
-    Unsaved, WorktreeError, WorktreeWarning, baselines, check, create, discard,
+    BaselineChoice, BaselineError, BaselineKind, Check, CreateRequest, Created, Discarded, Leftover, Making,
+    Step, Unsaved, WorktreeError, WorktreeWarning, baselines, check, create, create_announced, discard,
+    take_back_orphan,
 };

@@ -13,8 +13,9 @@ use super::baseline::{self, BaselineKind};
 use super::check::{checked_out, points_to};
 use super::error::{Leftover, Step, WorktreeError};
 use super::identity::Identity;
+use super::orphan::Making;
 use super::rollback::Made;
-use super::{ADMIN_PREFIX, BRANCH_PREFIX, CONTAINER};
+use super::{ADMIN_PREFIX, CONTAINER, branch_of, short};
 use crate::repo;
 
 /// What is asked for.
@@ -112,6 +113,16 @@ impl fmt::Display for WorktreeWarning {
 /// Makes branch and checkout at the chosen commit, from local objects only. On any error nothing of it remains, except
 /// what [`WorktreeError::LeftBehind`] names; what was there before is never touched.
 pub fn create(request: &CreateRequest<'_>) -> Result<Created, WorktreeError> {
+    create_announced(request, |_| Ok(()))
+}
+
+/// The same; `announce` is told what will be made when nothing of it exists yet and nothing but the making can fail. If it
+/// fails, nothing is made. With what it was told, [`take_back_orphan`](super::take_back_orphan) can clean up if this
+/// process ends too early to do it.
+pub fn create_announced(
+    request: &CreateRequest<'_>,
+    announce: impl FnOnce(&Making) -> io::Result<()>,
+) -> Result<Created, WorktreeError> {
     let locate = |path: &Path| WorktreeError::io(Step::Locate, path);
     let selected = request.selected.canonicalize().map_err(locate(request.selected))?;
     let repo = repo::discover(&selected)?;
@@ -130,6 +141,8 @@ pub fn create(request: &CreateRequest<'_>) -> Result<Created, WorktreeError> {
             found: baseline.sha,
         });
     }
+    announce(&plan.announcement(request.session, &baseline))
+        .map_err(WorktreeError::io(Step::Announce, &plan.checkout))?;
     let mut made = Made::default();
     match make(&repo, &plan, baseline, &mut made) {
         Ok((worktree, cwd, warnings)) => {
@@ -154,6 +167,8 @@ struct Plan {
     admin_name: String,
     /// Git's records of all worktrees.
     admins: PathBuf,
+    /// The repository's own folder.
+    commondir: PathBuf,
     /// The selected directory, relative to the root of its checkout.
     subdir: PathBuf,
 }
@@ -174,23 +189,33 @@ impl Plan {
             // A bare repository has no directories to select.
             None => (repo.path().canonicalize().map_err(locate(repo.path()))?, PathBuf::new()),
         };
-        let id = request.session.0.simple().to_string();
-        let id = id.get(id.len().saturating_sub(12)..).unwrap_or(&id).to_owned();
+        let id = short(request.session);
         let container = container(&root, request.fallback);
         let checkout = container.join(format!("{}-{id}", repository_name(&root)));
         let commondir = repo.commondir().canonicalize().map_err(locate(repo.commondir()))?;
         Ok(Self {
             container,
             checkout,
-            branch: format!("{BRANCH_PREFIX}{id}"),
+            branch: branch_of(&id),
             admin_name: format!("{ADMIN_PREFIX}{id}"),
             admins: commondir.join("worktrees"),
+            commondir,
             subdir,
         })
     }
 
     fn admin(&self) -> PathBuf {
         self.admins.join(&self.admin_name)
+    }
+
+    fn announcement(&self, session: SessionId, baseline: &WorktreeBaseline) -> Making {
+        Making {
+            session,
+            repository: self.commondir.clone(),
+            checkout: self.checkout.clone(),
+            branch: self.branch.clone(),
+            commit: baseline.sha.clone(),
+        }
     }
 
     /// Nothing of what will be made may exist, be it a dangling link.

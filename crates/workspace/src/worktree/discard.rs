@@ -230,7 +230,7 @@ fn own_commits(repo: &Repository, worktree: &Worktree, checkout: bool) -> Result
 }
 
 /// Removes a directory, also where folders in it are write-protected, as module caches make them.
-fn remove_checkout(path: &Path) -> Result<(), WorktreeError> {
+pub(super) fn remove_checkout(path: &Path) -> Result<(), WorktreeError> {
     let failed = || WorktreeError::io(Step::RemoveCheckout, path);
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(()),
@@ -265,21 +265,21 @@ fn delete_branch(repo: &Repository, worktree: &Worktree) -> Result<Option<String
         Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
         Err(error) => return Err(failed()(error)),
     };
-    if is_checked_out(repo, &worktree.branch) {
+    if is_checked_out(repo, &worktree.branch, None) {
         return Ok(None);
     }
     branch.delete().map_err(failed())?;
     Ok(Some(worktree.branch.clone()))
 }
 
-/// Whether the repository's own checkout or a linked one is on the branch.
-fn is_checked_out(repo: &Repository, branch: &str) -> bool {
+/// Whether the repository's own checkout or a linked one is on the branch, except the one with this record.
+pub(super) fn is_checked_out(repo: &Repository, branch: &str, except: Option<&Path>) -> bool {
     if !repo.is_bare() && check::checked_out(repo).as_deref() == Some(branch) {
         return true;
     }
     let head = format!("ref: refs/heads/{branch}");
     let Ok(records) = fs::read_dir(repo.commondir().join("worktrees")) else { return false };
-    records.flatten().any(|record| {
+    records.flatten().filter(|record| except != Some(record.path().as_path())).any(|record| {
         fs::read_to_string(record.path().join("HEAD")).is_ok_and(|text| text.trim_end() == head)
     })
 }

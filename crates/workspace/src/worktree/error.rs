@@ -14,6 +14,8 @@ use crate::repo::OpenError;
 pub enum Step {
     /// Finding the selected directory and its place in the checkout.
     Locate,
+    /// Telling the caller what will be made.
+    Announce,
     /// Making the folder that holds the checkouts.
     Container,
     /// Making the branch.
@@ -38,6 +40,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Locate => "finding the directory",
+            Self::Announce => "noting what will be made",
             Self::Container => "making the folder for checkouts",
             Self::Branch => "making the branch",
             Self::Checkout => "checking out the commit",

@@ -6,13 +6,17 @@ mod create;
 mod discard;
 mod error;
 mod identity;
+mod orphan;
 mod rollback;
 
 pub use baseline::{BaselineChoice, BaselineError, BaselineKind, baselines};
 pub use check::{Check, check};
-pub use create::{CreateRequest, Created, WorktreeWarning, create};
+pub use create::{CreateRequest, Created, WorktreeWarning, create, create_announced};
 pub use discard::{Discarded, Unsaved, discard};
 pub use error::{Leftover, Step, WorktreeError};
+pub use orphan::{Making, take_back_orphan};
+
+use signalbox_facts::SessionId;
 
 /// Folder beside a repository that holds the checkouts made from it.
 const CONTAINER: &str = ".signalbox-worktrees";
@@ -20,6 +24,17 @@ const CONTAINER: &str = ".signalbox-worktrees";
 const BRANCH_PREFIX: &str = "signalbox/";
 /// Start of the names of our worktrees inside a repository.
 const ADMIN_PREFIX: &str = "signalbox-";
+
+/// The part of a session's id that its checkout and branch have in their names.
+fn short(session: SessionId) -> String {
+    let id = session.0.simple().to_string();
+    id.get(id.len().saturating_sub(12)..).unwrap_or(&id).to_owned()
+}
+
+/// The branch of the session with this short id.
+fn branch_of(id: &str) -> String {
+    format!("{BRANCH_PREFIX}{id}")
+}
 
 /// What git calls the worktree whose branch is `branch`; `None` if the branch is none of ours.
 fn admin_name(branch: &str) -> Option<String> {

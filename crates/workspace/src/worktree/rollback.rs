@@ -1,4 +1,4 @@
-//! Takes back what a failed creation made, and nothing else.
+//! Takes back what a failed creation made, and nothing else; what only an announcement knows is in `orphan.rs`.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,10 @@ impl Made {
     pub(super) fn take_back(self, repo: &Repository) -> Vec<Leftover> {
         let mut left = Vec::new();
         // Judged while the checkout is still there to be compared with.
-        let record = self.admin.as_ref().filter(|admin| self.is_our_record(admin));
+        let record = self
+            .admin
+            .as_ref()
+            .filter(|admin| self.checkout.as_ref().is_some_and(|checkout| is_our_record(admin, checkout)));
         if let Some(checkout) = &self.checkout {
             self.remove_checkout(checkout, &mut left);
         }
@@ -52,7 +55,7 @@ impl Made {
         let ours = match (&self.identity, Identity::of(checkout)) {
             (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => return,
             (Some(made), Ok(found)) => made.is(&found),
-            (None, Ok(_)) => self.is_half_made(checkout),
+            (None, Ok(_)) => self.admin.as_ref().is_some_and(|admin| is_half_made(checkout, admin)),
             (_, Err(_)) => false,
         };
         if ours {
@@ -64,25 +67,23 @@ impl Made {
             });
         }
     }
+}
 
-    /// A record that names our checkout, or broke off before it named any.
-    fn is_our_record(&self, admin: &Path) -> bool {
-        match (fs::read_to_string(admin.join("gitdir")), &self.checkout) {
-            (Ok(text), Some(checkout)) => same(Path::new(text.trim_end()), &checkout.join(".git")),
-            (Ok(_), None) => false,
-            (Err(error), _) => error.kind() == io::ErrorKind::NotFound,
-        }
+/// A record that names our checkout, or broke off before it named any.
+pub(super) fn is_our_record(admin: &Path, checkout: &Path) -> bool {
+    match fs::read_to_string(admin.join("gitdir")) {
+        Ok(text) => text.is_empty() || same(Path::new(text.trim_end()), &checkout.join(".git")),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
+}
 
-    /// A checkout that broke off: empty, or with a `.git` file that names our record.
-    fn is_half_made(&self, checkout: &Path) -> bool {
-        let Some(admin) = &self.admin else { return false };
-        match fs::read_to_string(checkout.join(".git")) {
-            Ok(text) => {
-                text.trim_end().strip_prefix("gitdir: ").is_some_and(|dir| same(Path::new(dir), admin))
-            }
-            Err(_) => fs::read_dir(checkout).is_ok_and(|mut entries| entries.next().is_none()),
-        }
+/// A checkout that broke off: empty, or with a `.git` file that names our record, or that is alone and names nothing.
+pub(super) fn is_half_made(checkout: &Path, admin: &Path) -> bool {
+    let entries = || fs::read_dir(checkout).map_or(usize::MAX, |entries| entries.take(2).count());
+    match fs::read_to_string(checkout.join(".git")) {
+        Ok(text) if text.is_empty() => entries() == 1,
+        Ok(text) => text.trim_end().strip_prefix("gitdir: ").is_some_and(|dir| same(Path::new(dir), admin)),
+        Err(_) => entries() == 0,
     }
 }
 
@@ -91,7 +92,7 @@ fn same(a: &Path, b: &Path) -> bool {
         || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-fn delete_branch(repo: &Repository, name: &str, commit: Oid, left: &mut Vec<Leftover>) {
+pub(super) fn delete_branch(repo: &Repository, name: &str, commit: Oid, left: &mut Vec<Leftover>) {
     let deleted = match repo.find_branch(name, BranchType::Local) {
         Ok(branch) if branch.get().target() != Some(commit) => Err("it has moved".to_owned()),
         Ok(mut branch) => branch.delete().map_err(|error| error.message().to_owned()),
@@ -103,14 +104,14 @@ fn delete_branch(repo: &Repository, name: &str, commit: Oid, left: &mut Vec<Left
     }
 }
 
-fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+pub(super) fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
 
-fn note(left: &mut Vec<Leftover>, path: &Path, result: io::Result<()>) {
+pub(super) fn note(left: &mut Vec<Leftover>, path: &Path, result: io::Result<()>) {
     if let Err(error) = result {
         left.push(Leftover { what: path.display().to_string(), why: error.to_string() });
     }

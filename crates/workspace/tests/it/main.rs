@@ -6,6 +6,7 @@ mod baselines;
 mod discard;
 mod fixture;
 mod info;
+mod orphan;
 mod turn_diff;
 mod turn_diff_bounds;
 mod turn_diff_random;
