@@ -25,6 +25,7 @@ use crate::catalog::Catalog;
 use crate::convert;
 use crate::core::{Core, EngineConfig};
 use crate::items::open_calls;
+use crate::making::take_back_what_a_kill_left;
 use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
 use crate::session::{Handle, SessionStream, existing_directory, is_choice, is_control};
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
@@ -67,8 +68,13 @@ impl Engine {
         let engine = Self { core };
         engine.end_what_a_stop_left_open().await?;
         engine.prune_blobs();
+        take_back_what_a_kill_left(&engine.core).await;
         engine.go_on_with_queues().await?;
         Ok(engine)
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
     }
 
     /// The providers.
@@ -354,6 +360,7 @@ impl Engine {
         };
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         cell.get_or_init(async || Handle::spawn(&self.core, row, 0, released)).await;
+        place.stored(&self.core).await;
         Ok(Accepted::Created { session })
     }
 

@@ -12,6 +12,7 @@ mod diff;
 mod engine;
 mod form;
 mod items;
+mod making;
 mod output;
 pub mod policy;
 pub mod project;

@@ -1,5 +1,5 @@
 //! Checkouts for new sessions: made before the session is stored, taken back if it cannot be. Git itself is in the crate
-//! `workspace`; what becomes of a checkout later is in `session/worktree.rs`.
+//! `workspace`, what a kill leaves behind in `making.rs`; what becomes of a checkout later is in `session/worktree.rs`.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -7,13 +7,17 @@ use std::sync::Arc;
 
 use signalbox_facts::{FactBody, SessionId, Warning, Worktree};
 use signalbox_protocol::ops::{self, NewSession};
-use signalbox_workspace::{BaselineKind, CreateRequest, Created, WorktreeError, WorktreeWarning};
-use tokio::sync::Semaphore;
+use signalbox_workspace::{
+    BaselineKind, CreateRequest, Created, WorktreeError, WorktreeWarning, create_announced,
+};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Item};
 use crate::convert;
 use crate::core::Core;
 use crate::engine::Engine;
+use crate::making::{self, Notes};
 use crate::session::existing_directory;
 use crate::submission::OpError;
 
@@ -26,6 +30,10 @@ const UNDER_WAY: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Worktrees {
     fallback: PathBuf,
+    /// What is being made.
+    pub(crate) notes: Arc<Notes>,
+    /// The look at what an earlier process was making.
+    pub(crate) settling: TaskTracker,
     under_way: Semaphore,
     slots: Arc<Semaphore>,
 }
@@ -37,6 +45,7 @@ pub(crate) struct Place {
     pub(crate) cwd: PathBuf,
     /// The directory that the user selected.
     pub(crate) project_path: PathBuf,
+    session: SessionId,
     checkout: Option<Created>,
 }
 
@@ -52,7 +61,18 @@ pub struct Baseline {
 impl Worktrees {
     /// Checkouts that cannot lie beside their repository go into `fallback`.
     pub(crate) fn new(fallback: PathBuf) -> Self {
-        Self { fallback, under_way: Semaphore::new(UNDER_WAY), slots: Arc::new(Semaphore::new(AT_A_TIME)) }
+        Self {
+            notes: Arc::new(Notes::new(&fallback)),
+            settling: TaskTracker::new(),
+            fallback,
+            under_way: Semaphore::new(UNDER_WAY),
+            slots: Arc::new(Semaphore::new(AT_A_TIME)),
+        }
+    }
+
+    /// Waits until the disk has room for one more to work on it.
+    pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        Arc::clone(&self.slots).acquire_owned().await
     }
 }
 
@@ -65,16 +85,17 @@ impl Place {
         selected: PathBuf,
     ) -> Result<Self, OpError> {
         if !new.use_worktree {
-            return Ok(Self { cwd: selected.clone(), project_path: selected, checkout: None });
+            return Ok(Self { cwd: selected.clone(), project_path: selected, session, checkout: None });
         }
         let Ok(_under_way) = core.worktrees.under_way.try_acquire() else { return Err(OpError::Overloaded) };
         let slot = tokio::select! {
-            slot = Arc::clone(&core.worktrees.slots).acquire_owned() => slot,
+            slot = core.worktrees.slot() => slot,
             () = core.shutdown.cancelled() => return Err(OpError::ShuttingDown),
         };
         let base = baseline_in(new.worktree_base.unwrap_or_default());
         let pin = new.worktree_base_sha.clone();
         let fallback = core.worktrees.fallback.clone();
+        let notes = Arc::clone(&core.worktrees.notes);
         let making = core.tracker.spawn_blocking(move || {
             // Held here, because the work goes on even if nobody waits for it any more.
             let _slot = slot;
@@ -85,11 +106,26 @@ impl Place {
                 pin: pin.as_deref(),
                 fallback: &fallback,
             };
-            signalbox_workspace::create(&request)
+            let mut noted = false;
+            let made = create_announced(&request, |making| {
+                notes.write(making)?;
+                noted = true;
+                Ok(())
+            });
+            // What could not be taken back is tried again at the next start.
+            if noted && matches!(&made, Err(error) if !matches!(error, WorktreeError::LeftBehind { .. })) {
+                notes.remove(session);
+            }
+            made
         });
         let made = making.await.map_err(|lost| unavailable("worktree_failed", lost.to_string()))?;
         let made = made.map_err(declined)?;
-        Ok(Self { cwd: made.cwd.clone(), project_path: made.project_path.clone(), checkout: Some(made) })
+        Ok(Self {
+            cwd: made.cwd.clone(),
+            project_path: made.project_path.clone(),
+            session,
+            checkout: Some(made),
+        })
     }
 
     /// The checkout, as the session's first fact has it.
@@ -110,14 +146,34 @@ impl Place {
         }
     }
 
+    /// The session is stored and owns its checkout from now on.
+    pub(crate) async fn stored(&self, core: &Core) {
+        if self.checkout.is_none() {
+            return;
+        }
+        let (notes, session) = (Arc::clone(&core.worktrees.notes), self.session);
+        if let Err(lost) = core.tracker.spawn_blocking(move || notes.remove(session)).await {
+            tracing::error!(%session, %lost, "the note of a checkout was not removed");
+        }
+    }
+
     /// The session could not be stored, so nobody will ever know the checkout. Gives the error to tell.
     pub(crate) async fn take_back(self, core: &Core, error: OpError) -> OpError {
-        // Any other error leaves the session stored, and then its checkout stays with it.
+        // Any other error leaves the session stored, and then its checkout stays with it; so does the note, because the
+        // disk has not confirmed the session.
         let (Some(made), OpError::StorageFailed(why)) = (self.checkout, &error) else { return error };
         let path = made.worktree.path.clone();
-        let left = match core.tracker.spawn_blocking(move || made.take_back()).await {
+        let (notes, session) = (Arc::clone(&core.worktrees.notes), self.session);
+        let take_back = move || {
+            let left = made.take_back();
+            if left.is_empty() {
+                notes.remove(session);
+            }
+            left
+        };
+        let left = match core.tracker.spawn_blocking(take_back).await {
             Ok(left) if left.is_empty() => return error,
-            Ok(left) => left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            Ok(left) => making::list(&left),
             Err(lost) => format!("{} ({lost})", path.display()),
         };
         tracing::error!(path = %path.display(), left, "the checkout of a session that was not stored remains");
@@ -126,6 +182,12 @@ impl Place {
 }
 
 impl Engine {
+    /// Waits until checkouts that a killed server left without a session have been looked at, which goes on in the
+    /// background after the start. Nothing needs to wait for it.
+    pub async fn orphans_settled(&self) {
+        self.core().worktrees.settling.wait().await;
+    }
+
     /// What a worktree of this directory's repository could be made from, as known locally right now.
     ///
     /// # Errors
