@@ -357,7 +357,10 @@ async fn a_stop_in_the_middle_leaves_session_and_checkout_or_neither() {
     let stored = made.iter().filter(|made| made.is_ok()).count();
     let checkouts = git(&repo, &["worktree", "list"]).lines().count() - 1;
     assert_eq!(checkouts, stored, "{made:?}");
-    assert!(made.iter().flat_map(|made| made.as_ref().err()).all(|error| *error == OpError::ShuttingDown));
+    assert!(
+        made.iter().flat_map(|made| made.as_ref().err()).all(|error| *error == OpError::ShuttingDown),
+        "{made:?}"
+    );
 }
 
 // ---- each prompt looks again ----

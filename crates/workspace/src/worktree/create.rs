@@ -291,7 +291,12 @@ fn make(
     let branch =
         repo.branch(&plan.branch, &commit, false).map_err(at_checkout(Step::Branch))?.into_reference();
     made.branch = Some((plan.branch.clone(), commit.id()));
-    made.admins = (!plan.admins.exists()).then(|| plan.admins.clone());
+    // Libgit2 would make it too, and fail if another creation was faster.
+    match fs::create_dir(&plan.admins) {
+        Ok(()) => made.admins = Some(plan.admins.clone()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(WorktreeError::io(Step::Checkout, &plan.admins)(error)),
+    }
     // Neither existed a moment ago, and libgit2 makes both exclusively; rollback looks again at what it finds.
     made.admin = Some(plan.admin());
     made.checkout = Some(plan.checkout.clone());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use signalbox_facts::SessionId;
 use signalbox_workspace::{
-    BaselineError, BaselineKind, Check, CreateRequest, WorktreeError, WorktreeWarning, check, create,
+    BaselineError, BaselineKind, Check, CreateRequest, WorktreeError, WorktreeWarning, check, create, discard,
 };
 
 use crate::fixture::{Place, git_in, short, try_git_in};
@@ -387,4 +387,25 @@ fn child_sees_its_directory() {
     .expect("made");
     assert_eq!(made.project_path, dir);
     assert!(own.is_temporary());
+}
+
+#[test]
+fn the_first_two_of_a_repository_may_be_made_at_once() {
+    let place = Place::repository();
+    for _ in 0..10 {
+        let start = std::sync::Barrier::new(2);
+        let made = std::thread::scope(|scope| {
+            let make = || {
+                start.wait();
+                place.worktree(CURRENT)
+            };
+            let other = scope.spawn(make);
+            [make(), other.join().expect("no panic")]
+        });
+        for made in made {
+            let worktree = made.expect("made").worktree;
+            discard(&worktree, &place.root, true).expect("discarded");
+        }
+        assert!(!place.path(".git/worktrees").exists());
+    }
 }
