@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use git2::{BranchType, Delta, DiffOptions, ErrorCode, FileMode, Index, Oid, Repository};
@@ -219,13 +220,43 @@ impl Orphan<'_> {
             }
         }
         note(&mut left, &self.admin, absent_is_fine(fs::remove_dir_all(&self.admin)));
+        self.remove_stale_lock(&mut left);
         delete_branch(&self.repo, &self.making.branch, self.commit, &mut left);
+        self.remove_log(&mut left);
         // Git removes both when empty, and so do we; that they are not is no trouble.
         let container = checkout.parent().filter(|dir| dir.file_name().is_some_and(|name| name == CONTAINER));
         for folder in [self.admin.parent(), container].into_iter().flatten() {
             let _ = fs::remove_dir(folder);
         }
         left
+    }
+
+    /// A maker that is killed while it makes the branch leaves a lock. It is nobody else's if there is no branch yet, or if
+    /// it is the very file that became the branch.
+    fn remove_stale_lock(&self, left: &mut Vec<Leftover>) {
+        let file = self.making.repository.join("refs/heads").join(&self.making.branch);
+        let lock = file.with_added_extension("lock");
+        let Ok(found) = fs::symlink_metadata(&lock) else { return };
+        let became = fs::symlink_metadata(&file).is_ok_and(|file| file.ino() == found.ino());
+        if became || self.has_no_branch() {
+            note(left, &lock, absent_is_fine(fs::remove_file(&lock)));
+        }
+    }
+
+    /// Git writes the log of a branch before the branch, and does not remove it without one.
+    fn remove_log(&self, left: &mut Vec<Leftover>) {
+        let log = self.making.repository.join("logs/refs/heads").join(&self.making.branch);
+        // More than its beginning would be a trace of somebody's commits.
+        let begun =
+            || fs::read(&log).is_ok_and(|text| text.iter().filter(|&&byte| byte == b'\n').count() <= 1);
+        if self.has_no_branch() && begun() {
+            note(left, &log, absent_is_fine(fs::remove_file(&log)));
+        }
+    }
+
+    fn has_no_branch(&self) -> bool {
+        let found = self.repo.find_branch(&self.making.branch, BranchType::Local);
+        found.is_err_and(|error| error.code() == ErrorCode::NotFound)
     }
 }
 

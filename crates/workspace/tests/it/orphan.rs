@@ -143,6 +143,34 @@ fn a_branch_alone_is_taken_back() {
 }
 
 #[test]
+fn lock_and_log_of_a_branch_that_was_not_made_are_taken_back() {
+    let orphan = Orphan::whole().without_checkout().without_record();
+    orphan.place.git(&["branch", "-q", "-D", &orphan.making.branch]);
+    let lock = orphan.making.repository.join(format!("refs/heads/{}.lock", orphan.making.branch));
+    fs::create_dir_all(lock.parent().expect("a parent")).expect("folder");
+    fs::write(&lock, "").expect("file");
+    let log = orphan.making.repository.join("logs/refs/heads").join(&orphan.making.branch);
+    fs::create_dir_all(log.parent().expect("a parent")).expect("folder");
+    fs::write(&log, "0000 1111 A <a@example.org> 1 +0000\tbranch: Created\n").expect("file");
+    orphan.is_taken_back();
+    assert!(!lock.exists() && !log.exists());
+}
+
+#[test]
+fn a_branch_whose_lock_is_still_there_is_taken_back_and_one_that_somebody_locks_is_not() {
+    let orphan = Orphan::whole().without_checkout().without_record();
+    let file = orphan.making.repository.join("refs/heads").join(&orphan.making.branch);
+    let lock = orphan.making.repository.join(format!("refs/heads/{}.lock", orphan.making.branch));
+    fs::write(&lock, "").expect("file");
+    orphan.is_kept("branch");
+    fs::remove_file(&lock).expect("a lock");
+    // Libgit2 links the lock to its new name before it removes the old one.
+    fs::hard_link(&file, &lock).expect("link");
+    orphan.is_taken_back();
+    assert!(!lock.exists());
+}
+
+#[test]
 fn a_record_without_a_checkout_is_taken_back() {
     Orphan::whole().without_checkout().is_taken_back();
 }
