@@ -1,5 +1,5 @@
 //! Compiles a prompt's blocks to what the agent gets. What is expanded here is stored nowhere: the stored prompt keeps what
-//! the user wrote. Only files are read, never the store; [`run`] does that and moves the work off the async threads.
+//! the user wrote. Only files are read, never the store; `run.rs` does that and moves the work off the async threads.
 
 mod chat;
 mod labels;
