@@ -261,10 +261,17 @@ impl Agent {
         self.shared.stop.cancel();
     }
 
-    /// Whether the driver has ended.
+    /// Whether it has ended or is being stopped: it takes nothing any more, and its last event is still to come or was the
+    /// last.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.shared.requests.is_closed()
+        self.is_stopping() || self.shared.requests.is_closed()
+    }
+
+    /// Whether [`Agent::stop`] was called.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stop.is_cancelled()
     }
 
     fn send(&self, request: Request) -> Result<(), SendError> {

@@ -531,3 +531,27 @@ async fn a_deletion_that_cannot_be_stored_is_declined_and_takes_nothing() {
     assert!(stage.store.reader.session(id).await.unwrap().is_none());
     reader.abort();
 }
+
+#[tokio::test]
+async fn a_prompt_right_behind_a_revert_waits_for_the_end_of_the_old_agent() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    let mut taken_back = session.prompts("say one").await;
+    session.until_end().await;
+    for _ in 0..10 {
+        let revert = Op::Revert {
+            session: session.id.to_string(),
+            before_turn: taken_back.to_string(),
+            request_id: None,
+        };
+        let model = Op::SetModel { session: session.id.to_string(), model: "rehearsal-terse".into() };
+        let prompt = Op::TurnInput(session.input("say again"));
+        let (reverted, set, started) =
+            tokio::join!(session.submit(revert), session.submit(model), session.submit(prompt));
+        assert_eq!((reverted, set), (Ok(Accepted::Applied), Ok(Accepted::Applied)));
+        let Ok(Accepted::Started { turn }) = started else { panic!("{started:?}") };
+        let seen = story(&session.until_end().await);
+        assert!(seen.contains("ended Completed"), "{seen}");
+        taken_back = turn;
+    }
+}

@@ -108,6 +108,14 @@ pub(super) struct LiveAgent {
     pub(super) opening: Option<Opening>,
 }
 
+impl LiveAgent {
+    /// Stops it. From here on it is as if there were none, save that another one has to wait for its end.
+    pub(super) fn stop(&mut self) {
+        self.agent.stop();
+        self.ready = false;
+    }
+}
+
 /// A setting that the agent is asked to take; work waits for it.
 #[derive(Debug)]
 pub(super) struct Settling {
@@ -193,8 +201,8 @@ impl Actor {
                 Some(Step::LookForPeople) => self.look_for_people().await,
                 Some(Step::Work(submission)) => self.work(submission).await,
                 Some(Step::IdleAgent) => {
-                    if let Some(live) = &self.agent {
-                        live.agent.stop();
+                    if let Some(live) = &mut self.agent {
+                        live.stop();
                     }
                     idle_since = Instant::now();
                 }

@@ -152,8 +152,8 @@ impl Actor {
         let reverted = Reverted { before_turn: turn.id, from_seq: turn.first_seq, request_id };
         self.batch().push(None, Item::None, FactBody::Reverted(reverted));
         self.try_commit().await.map_err(|error| not_stored(&error))?;
-        if let Some(live) = &self.agent {
-            live.agent.stop();
+        if let Some(live) = &mut self.agent {
+            live.stop();
         }
         self.items = Items::new(self.row.cwd.clone());
         // What the old agent still says belongs to nothing any more.
@@ -186,8 +186,8 @@ impl Actor {
                 return Err(OpError::StorageFailed("the end of the turn had to wait".to_owned()));
             }
         }
-        if let Some(live) = &self.agent {
-            live.agent.stop();
+        if let Some(live) = &mut self.agent {
+            live.stop();
         }
         match self.core.store.writer.delete_session(self.row.id).await {
             Ok(()) | Err(StoreError::UnknownSession { .. }) => {}

@@ -310,14 +310,10 @@ impl Actor {
             // Its last events are still to come; they lead here again.
             return;
         }
-        let fresh = self.turn.as_ref().is_some_and(|turn| turn.fresh);
-        if let Some(live) = self
-            .agent
-            .as_ref()
-            .filter(|live| fresh && Some(&live.cwd) != self.turn.as_ref().map(|turn| &turn.cwd))
-        {
+        let fresh = self.turn.as_ref().filter(|turn| turn.fresh).map(|turn| turn.cwd.clone());
+        if let Some(live) = self.agent.as_mut().filter(|live| fresh.is_some_and(|cwd| cwd != live.cwd)) {
             // An agent's conversation belongs to its directory; it is opened again in the new one when this one is gone.
-            live.agent.stop();
+            live.stop();
             return;
         }
         if self.agent.is_none()

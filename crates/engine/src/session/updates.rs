@@ -48,8 +48,12 @@ impl Actor {
                 self.warn(reason, message, request_id);
             }
             AgentEvent::StartFailed(failure) => {
+                let stopped = self.agent.as_ref().is_some_and(|live| live.agent.is_stopping());
                 self.agent_is_gone();
-                if self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some()) {
+                if stopped {
+                    // By us, for what has begun since: that goes on with a fresh process.
+                    self.drive_prompt().await;
+                } else if self.turn.as_ref().is_some_and(|turn| turn.waiting.is_some()) {
                     self.finish_turn(TurnStatus::Failed, None, Some(failure.to_failure())).await;
                 }
             }

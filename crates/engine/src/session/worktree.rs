@@ -114,8 +114,8 @@ impl Actor {
             _ if self.row.worktree_discarded => Ok(Accepted::Applied),
             (Some(turn), _) => Err(OpError::TurnActive(turn.id)),
             (None, Some(_)) => {
-                if let Some(live) = &self.agent {
-                    live.agent.stop();
+                if let Some(live) = &mut self.agent {
+                    live.stop();
                 }
                 self.checkout.discarding = Some(Discarding { force, removing: None, reply: sender });
                 return;
