@@ -249,6 +249,19 @@ pub fn form_out(form: &facts::Form, tool_call_id: Option<String>) -> ops::Form {
     ops::Form { message: form.message.clone(), tool_call_id, fields: form.fields.iter().map(field).collect() }
 }
 
+/// Instructions for an agent, from the wire: both kinds in one text.
+#[must_use]
+pub fn instructions_in(base: Option<String>, developer: Option<String>) -> Option<String> {
+    let texts: Vec<_> = [base, developer].into_iter().flatten().collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+/// What made a session, from the wire.
+#[must_use]
+pub fn source_in(source: &str) -> facts::SessionSource {
+    if source == "cli" { facts::SessionSource::Cli } else { facts::SessionSource::App }
+}
+
 /// A worktree's baseline, to the wire.
 #[must_use]
 pub fn baseline_out(baseline: &facts::WorktreeBaseline) -> ops::WorktreeBaseline {

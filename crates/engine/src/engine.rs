@@ -27,7 +27,9 @@ use crate::core::{Core, EngineConfig};
 use crate::items::open_calls;
 use crate::making::take_back_what_a_kill_left;
 use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
-use crate::session::{Handle, SessionStream, existing_directory, is_choice, is_control};
+use crate::session::{
+    Handle, SessionStream, existing_directories, existing_directory, is_choice, is_control,
+};
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::worktrees::{Place, Worktrees};
 
@@ -313,16 +315,13 @@ impl Engine {
         let provider = Provider::new(new.provider.name());
         let base = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
         let cwd = existing_directory(&base, &new.cwd, "cwd")?;
-        let roots =
-            new.roots.iter().map(|root| existing_directory(&cwd, root, "roots")).collect::<Result<_, _>>()?;
+        let roots = existing_directories(&cwd, &new.roots, "roots")?;
         self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
         if new.ephemeral {
             return Err(OpError::Unsupported("an ephemeral session"));
         }
         let place = Place::prepare(&self.core, session, &new, cwd).await?;
         let policy = new.initial_policy.map_or_else(Policy::default, convert::policy_in);
-        let instructions: Vec<_> =
-            [new.base_instructions, new.developer_instructions].into_iter().flatten().collect();
         let created = SessionCreated {
             provider,
             project_path: place.project_path.clone(),
@@ -332,13 +331,9 @@ impl Engine {
             policy,
             model: new.model.filter(|model| is_choice(model)),
             effort: new.effort,
-            instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
+            instructions: convert::instructions_in(new.base_instructions, new.developer_instructions),
             request_id: new.request_id,
-            source: if new.source.as_deref() == Some("cli") {
-                SessionSource::Cli
-            } else {
-                SessionSource::App
-            },
+            source: new.source.as_deref().map_or(SessionSource::App, convert::source_in),
             forked_from: None,
             ephemeral: false,
         };
@@ -438,9 +433,8 @@ impl Engine {
             call.outcome = Some(ToolOutcome::Interrupted);
             batch.push(Some(turn), Item::Of(item), FactBody::ToolCall(Box::new(call)));
         }
-        if let Some(queue) = row.queue.clone().filter(|queue| !queue.entries.is_empty()) {
-            let paused = QueueChanged { paused: true, ..queue };
-            batch.push(None, Item::None, FactBody::QueueChanged(paused));
+        if let Some(queue) = row.queue.as_ref().and_then(QueueChanged::held_up) {
+            batch.push(None, Item::None, FactBody::QueueChanged(queue));
         }
         revision += 1;
         let state = ActivityState::Failed {

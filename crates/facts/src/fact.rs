@@ -496,6 +496,12 @@ impl QueueChanged {
     pub fn is_plain(&self) -> bool {
         self.entries.is_empty() && !self.paused
     }
+
+    /// The queue as it is after a turn that did not complete; `None` if nothing waits that could be held up.
+    #[must_use]
+    pub fn held_up(&self) -> Option<Self> {
+        (!self.paused && !self.entries.is_empty()).then(|| Self { paused: true, ..self.clone() })
+    }
 }
 
 /// A follow-up prompt that waits.

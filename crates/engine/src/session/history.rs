@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use signalbox_facts::{
-    Committed, FactBody, Provider, Reverted, SessionCreated, SessionId, SessionRow, SessionSource,
-    SettingsChanged, SignalBody, TurnId, TurnRow, TurnStatus,
+    Committed, FactBody, Provider, Reverted, SessionCreated, SessionId, SessionRow, SettingsChanged,
+    SignalBody, TurnId, TurnRow, TurnStatus,
 };
 use signalbox_protocol::ops::Op;
 use signalbox_store::{Commit, Fork, ForkError, StoreError, TurnQuery};
 
 use super::actor::Actor;
 use super::turns::not_stored;
-use super::{Handle, existing_directory, is_choice};
+use super::{Handle, existing_directories, existing_directory, is_choice};
 use crate::batch::{Batch, Item};
 use crate::convert;
 use crate::items::Items;
@@ -57,17 +57,13 @@ impl Actor {
         let here = if self.row.worktree_discarded { &self.row.project_path } else { &self.row.cwd };
         let cwd = existing_directory(here, settings.cwd.as_deref().unwrap_or("."), "cwd")?;
         let roots = match &settings.roots {
-            Some(roots) => {
-                roots.iter().map(|root| existing_directory(&cwd, root, "roots")).collect::<Result<_, _>>()?
-            }
+            Some(roots) => existing_directories(&cwd, roots, "roots")?,
             None => self.row.roots.clone(),
         };
         let same_provider = provider.is_none();
         let provider =
             provider.map_or_else(|| self.row.provider.clone(), |other| Provider::new(other.name()));
         self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
-        let instructions: Vec<_> =
-            [base_instructions, developer_instructions].into_iter().flatten().collect();
         let kept = |value: &Option<String>| value.clone().filter(|_| same_provider);
         let created = SessionCreated {
             provider,
@@ -80,17 +76,10 @@ impl Actor {
                 .map_or(self.row.policy, |patch| convert::policy_patch_in(patch, self.row.policy)),
             model: settings.model.filter(|model| is_choice(model)).or_else(|| kept(&self.row.model)),
             effort: settings.effort.or_else(|| kept(&self.row.effort)),
-            instructions: if instructions.is_empty() {
-                self.row.instructions.clone()
-            } else {
-                Some(instructions.join("\n\n"))
-            },
+            instructions: convert::instructions_in(base_instructions, developer_instructions)
+                .or_else(|| self.row.instructions.clone()),
             request_id,
-            source: match source.as_deref() {
-                Some("cli") => SessionSource::Cli,
-                Some(_) => SessionSource::App,
-                None => self.row.source,
-            },
+            source: source.as_deref().map_or(self.row.source, convert::source_in),
             forked_from: Some(self.row.id),
             ephemeral: false,
         };

@@ -23,7 +23,7 @@ use crate::submission::{OpError, Submission};
 
 use actor::Actor;
 pub(crate) use ops::is_control;
-pub(crate) use settings::{existing_directory, is_choice};
+pub(crate) use settings::{existing_directories, existing_directory, is_choice};
 
 /// Submissions that may wait in each of a session's two queues.
 const QUEUE: usize = 256;

@@ -78,13 +78,8 @@ impl Actor {
 
     /// Into the batch: what waits does not follow a turn that did not complete.
     pub(super) fn queue_pauses(&mut self) {
-        let waiting = self.row.queue.clone().filter(|queue| !queue.paused && !queue.entries.is_empty());
-        if let Some(queue) = waiting {
-            self.batch().push(
-                None,
-                Item::None,
-                FactBody::QueueChanged(QueueChanged { paused: true, ..queue }),
-            );
+        if let Some(queue) = self.row.queue.as_ref().and_then(QueueChanged::held_up) {
+            self.batch().push(None, Item::None, FactBody::QueueChanged(queue));
         }
     }
 
@@ -214,10 +209,8 @@ impl Actor {
             let cwd = super::existing_directory(&self.row.cwd, cwd, "cwd")?;
             self.inside_checkout(&cwd)?;
         }
-        for root in patch.roots.iter().flatten() {
-            super::existing_directory(&self.row.cwd, root, "roots")?;
-        }
-        Ok(())
+        let roots = patch.roots.as_deref().unwrap_or_default();
+        super::existing_directories(&self.row.cwd, roots, "roots").map(drop)
     }
 }
 

@@ -46,10 +46,8 @@ impl Actor {
         }
         let cwd = patch.cwd.map(|cwd| existing_directory(&self.row.cwd, &cwd, "cwd")).transpose()?;
         cwd.as_deref().map_or(Ok(()), |cwd| self.inside_checkout(cwd))?;
-        let roots = patch
-            .roots
-            .map(|roots| roots.iter().map(|root| existing_directory(&self.row.cwd, root, "roots")).collect())
-            .transpose()?;
+        let roots =
+            patch.roots.map(|roots| existing_directories(&self.row.cwd, &roots, "roots")).transpose()?;
         let options: BTreeMap<_, _> = patch
             .config_options
             .into_iter()
@@ -288,6 +286,15 @@ fn config_value(value: &str) -> ConfigValue {
         "false" => ConfigValue::Flag(false),
         other => ConfigValue::Choice(other.to_owned()),
     }
+}
+
+/// Directories that exist, as [`existing_directory`].
+pub(crate) fn existing_directories(
+    base: &Path,
+    paths: &[String],
+    field: &'static str,
+) -> Result<Vec<PathBuf>, OpError> {
+    paths.iter().map(|path| existing_directory(base, path, field)).collect()
 }
 
 /// A directory that exists, absolute and without symbolic links; a relative one starts from `base`.
