@@ -2,34 +2,43 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-#[test]
-fn a_turn_that_runs_when_stdin_ends_is_told_to_be_interrupted_before_the_server_leaves() {
-    let home = tempfile::tempdir().unwrap();
-    let mut server = Command::new(env!("CARGO_BIN_EXE_signalbox"))
-        .args(["app-server", "--listen", "stdio://"])
-        .env("SIGNALBOX_HOME", home.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// A server on stdio and what its only client sees of it.
+struct Served {
+    server: Child,
+    input: ChildStdin,
+    frames: Box<dyn Iterator<Item = Value>>,
+}
+
+/// Starts the server in this home and a turn with this script in it.
+fn begins(home: &Path, set_up: impl FnOnce(&mut Command), script: &str) -> Served {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+    command.args(["app-server", "--listen", "stdio://"]).env("SIGNALBOX_HOME", home);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    set_up(&mut command);
+    let mut server = command.spawn().unwrap();
     let mut input = server.stdin.take().unwrap();
     let mut frames = BufReader::new(server.stdout.take().unwrap())
         .lines()
         .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let mut ask = |line: String| writeln!(input, "{line}").unwrap();
-    ask(r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}"#.to_owned());
-    ask(serde_json::json!({"id": 2, "method": "thread/start", "params": {"cwd": home.path()}}).to_string());
+    let mut ask = |frame: Value| writeln!(input, "{frame}").unwrap();
+    ask(json!({"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "t", "version": "1"}}}));
+    ask(json!({"id": 2, "method": "thread/start", "params": {"cwd": home}}));
     let started = frames.find(|frame| frame["id"] == 2).unwrap();
-    let thread = started["result"]["thread"]["id"].clone();
-    let prompt = serde_json::json!([{"type": "text", "text": "say here\nhang polite"}]);
-    ask(
-        serde_json::json!({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": prompt}})
-            .to_string(),
-    );
+    let thread = &started["result"]["thread"]["id"];
+    let prompt = json!([{"type": "text", "text": script}]);
+    ask(json!({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": prompt}}));
+    Served { server, input, frames: Box::new(frames) }
+}
+
+#[test]
+fn a_turn_that_runs_when_stdin_ends_is_told_to_be_interrupted_before_the_server_leaves() {
+    let home = tempfile::tempdir().unwrap();
+    let Served { mut server, input, mut frames } = begins(home.path(), |_| {}, "say here\nhang polite");
     frames.find(|frame| frame["method"] == "item/agentMessage/delta").unwrap();
     drop(input);
     let rest: Vec<Value> = frames.collect();
@@ -46,29 +55,10 @@ fn a_server_whose_logs_nobody_can_read_goes_on() {
     let home = tempfile::tempdir().unwrap();
     let (unread, logs) = std::io::pipe().unwrap();
     drop(unread);
-    let mut server = Command::new(env!("CARGO_BIN_EXE_signalbox"))
-        .args(["app-server", "--listen", "stdio://"])
-        .env("SIGNALBOX_HOME", home.path())
-        .env("RUST_LOG", "trace")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(logs)
-        .spawn()
-        .unwrap();
-    let mut input = server.stdin.take().unwrap();
-    let mut frames = BufReader::new(server.stdout.take().unwrap())
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let mut ask = |line: String| writeln!(input, "{line}").unwrap();
-    ask(r#"{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}"#.to_owned());
-    ask(serde_json::json!({"id": 2, "method": "thread/start", "params": {"cwd": home.path()}}).to_string());
-    let started = frames.find(|frame| frame["id"] == 2).unwrap();
-    let thread = &started["result"]["thread"]["id"];
-    let prompt = serde_json::json!([{"type": "text", "text": "say here"}]);
-    ask(
-        serde_json::json!({"id": 3, "method": "turn/start", "params": {"threadId": thread, "input": prompt}})
-            .to_string(),
-    );
+    let logging = |command: &mut Command| {
+        command.env("RUST_LOG", "trace").stderr(logs);
+    };
+    let Served { mut server, input, mut frames } = begins(home.path(), logging, "say here");
     let ended = frames.find(|frame| frame["method"] == "turn/completed").unwrap();
     assert_eq!(ended["params"]["turn"]["status"], "completed");
     drop(input);
