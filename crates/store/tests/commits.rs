@@ -48,7 +48,7 @@ async fn what_is_answered_is_stored_and_comes_back_equal() {
 
     let turn = store.reader.newest_turn(session.id).await.unwrap().unwrap();
     assert_eq!((turn.first_seq, turn.end_seq, turn.status), (2, Some(6), TurnStatus::Completed));
-    assert_eq!(turn.context.cwd, std::path::Path::new("/work/project"));
+    assert_eq!(turn.context.cwd, std::path::Path::new("/home/dev/project"));
     let at = store.reader.session_at(session.id).await.unwrap().unwrap();
     assert_eq!((at.row, at.turn, at.facts), (row, Some(turn), session.facts[1..].to_vec()));
 }

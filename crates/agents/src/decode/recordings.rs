@@ -14,7 +14,7 @@ use crate::update::{OutputPatch, ToolPatch, Update};
 /// Reads every line of a recording as the provider's agent, one line of text each.
 fn check(provider: &str, recording: &str, expected: ExpectFile) {
     let quirks = preset(provider).unwrap().quirks;
-    let context = ToolContext { cwd: Path::new("/work/project"), quirks: &quirks };
+    let context = ToolContext { cwd: Path::new("/home/dev/project"), quirks: &quirks };
     let mut tools = ToolMemory::default();
     let mut reading = String::new();
     for text in recording.lines() {

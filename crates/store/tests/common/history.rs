@@ -81,7 +81,7 @@ impl History {
     /// The same history as facts, stored step by step. With `preamble`, the agent speaks before the first turn.
     pub async fn play(store: &Store, preamble: &[&str], steps: &[Step]) -> Self {
         let mut history = Self { session: Session::new(), turns: Vec::new() };
-        let mut bodies = vec![(None, created("/work/project", "rehearsal"))];
+        let mut bodies = vec![(None, created("/home/dev/project", "rehearsal"))];
         bodies.extend(preamble.iter().map(|text| (Some(2), chunk("old", text))));
         store.writer.commit(history.session.commit_of(bodies)).await.unwrap();
         history.play_more(store, steps).await;

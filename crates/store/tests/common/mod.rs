@@ -52,7 +52,7 @@ impl Session {
     }
 
     pub fn created(&mut self) -> Commit {
-        self.commit([created("/work/project", "rehearsal")])
+        self.commit([created("/home/dev/project", "rehearsal")])
     }
 
     /// Activity and prompt in one commit, as the engine opens a turn.
@@ -117,7 +117,7 @@ pub fn activity(revision: u64, state: ActivityState) -> FactBody {
 }
 
 pub fn prompt(text: &str, opens: bool, client_message_id: Option<&str>) -> FactBody {
-    let context = TurnContext { cwd: "/work/project".into(), ..TurnContext::default() };
+    let context = TurnContext { cwd: "/home/dev/project".into(), ..TurnContext::default() };
     let prompt = Prompt {
         blocks: Vec::new(),
         text: text.into(),
