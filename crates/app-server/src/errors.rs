@@ -94,6 +94,10 @@ pub(crate) fn of_transcript(error: TranscriptError) -> Error {
 fn of_op(error: &OpError) -> RpcError {
     let code = match error {
         OpError::Overloaded => return with_data(RpcError::server_overloaded(), error),
+        OpError::TooManyEphemeral { .. } => {
+            let overloaded = RpcError { message: error.to_string().into(), ..RpcError::server_overloaded() };
+            return with_data(overloaded, error);
+        }
         OpError::ShuttingDown => return RpcError::shutting_down(),
         OpError::InvalidParams { path, message } => return RpcError::invalid_params(message, path, None),
         OpError::SessionNotFound(_)

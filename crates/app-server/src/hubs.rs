@@ -127,8 +127,15 @@ impl Hubs {
         self.0.app.get()?.upgrade().map(|app| app.engine.clone())
     }
 
+    /// The store on disk: for lists. Whoever reads about one thread asks for [`Hubs::reader_of`].
     pub(crate) fn reader(&self) -> &Reader {
         &self.0.reader
+    }
+
+    /// The store that a thread is in: an ephemeral one is not on disk.
+    pub(crate) fn reader_of(&self, session: SessionId) -> Reader {
+        // Before the engine is bound it loads what it found on disk.
+        self.engine().map_or_else(|| self.0.reader.clone(), |engine| engine.reader_of(session))
     }
 
     pub(crate) fn info(&self) -> &AppInfo {

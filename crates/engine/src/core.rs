@@ -9,7 +9,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signalbox_agents::Limits;
 use signalbox_facts::SessionId;
-use signalbox_store::Store;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +18,7 @@ use crate::bus::Bus;
 use crate::catalog::Catalog;
 use crate::prompt::Sources;
 use crate::session::{Handle, SessionStream};
+use crate::stores::Stores;
 use crate::submission::OpError;
 use crate::worktrees::Worktrees;
 
@@ -55,7 +55,7 @@ impl fmt::Debug for EngineConfig {
 }
 
 pub(crate) struct Core {
-    pub(crate) store: Store,
+    pub(crate) stores: Stores,
     pub(crate) catalog: Catalog,
     pub(crate) limits: Limits,
     pub(crate) blobs: Option<PathBuf>,
@@ -83,13 +83,20 @@ impl fmt::Debug for Core {
 }
 
 impl Core {
+    /// An ephemeral session is gone, and what it took; of any other session nothing.
+    pub(crate) fn forget_ephemeral(&self, session: SessionId) {
+        if let Some(empty) = self.stores.forget(session) {
+            self.tracker.spawn(async move { empty.close().await });
+        }
+    }
+
     /// Has the disk confirm what is stored already, however long that takes.
     ///
     /// # Errors
     /// The server stops meanwhile.
     pub(crate) async fn flush_until_done(&self, session: SessionId) -> Result<(), OpError> {
         let mut pause = RETRY.0;
-        while let Err(error) = self.store.writer.flush().await {
+        while let Err(error) = self.stores.of(session).writer.flush().await {
             tracing::error!(%session, %error, "the disk did not confirm a flush; trying again");
             tokio::select! {
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(RETRY.1),

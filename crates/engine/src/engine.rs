@@ -13,7 +13,7 @@ use signalbox_facts::{
     TurnStatus,
 };
 use signalbox_protocol::ops::{self, ContextEntry, DocBlock, NewSession, Op};
-use signalbox_store::{Commit, CommitError, Listed, Store, StoreError};
+use signalbox_store::{Commit, CommitError, Listed, Reader, Store, StoreError};
 use signalbox_workspace::BlobStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,6 +30,7 @@ use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
 use crate::session::{
     Handle, SessionStream, existing_directories, existing_directory, is_choice, is_control,
 };
+use crate::stores::Stores;
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::worktrees::{Place, Worktrees};
 
@@ -50,7 +51,7 @@ impl Engine {
     /// The store cannot be read.
     pub async fn start(store: Store, config: EngineConfig) -> Result<Self, StoreError> {
         let core = Arc::new(Core {
-            store,
+            stores: Stores::new(store),
             catalog: config.catalog,
             limits: config.limits,
             blobs: config.blobs,
@@ -85,10 +86,17 @@ impl Engine {
         &self.core.catalog
     }
 
-    /// The store, for reading.
+    /// The store on disk, for reading: lists, and every session that is not ephemeral.
     #[must_use]
-    pub fn reader(&self) -> &signalbox_store::Reader {
-        &self.core.store.reader
+    pub fn reader(&self) -> &Reader {
+        &self.core.stores.disk.reader
+    }
+
+    /// The store that a session is in, for reading: whoever reads about one session asks here, because an ephemeral one is
+    /// not in the store on disk. To be asked anew for each read: an ephemeral session takes its store along when it goes.
+    #[must_use]
+    pub fn reader_of(&self, session: SessionId) -> Reader {
+        self.core.stores.reader_of(session)
     }
 
     /// Ids of the sessions in memory.
@@ -230,7 +238,7 @@ impl Engine {
             chats: BTreeMap::new(),
         };
         let reads = self.core.catalog.reads_rules(&row.provider);
-        Ok(prompt::preview(&self.core.store.reader, &row, reads, document, &self.core.sources).await)
+        Ok(prompt::preview(&self.core.stores, &row, reads, document, &self.core.sources).await)
     }
 
     /// The skills that prompts of a session with these roots can name, the working directory first.
@@ -254,7 +262,7 @@ impl Engine {
     /// A session of which nothing can be read can at least be removed. Whether it had a checkout is not known.
     async fn delete_unreadable(&self, id: &str) -> Result<Accepted, OpError> {
         let session = parse(id)?;
-        match self.core.store.writer.delete_session(session).await {
+        match self.core.stores.disk.writer.delete_session(session).await {
             Ok(()) => {}
             Err(StoreError::UnknownSession { .. }) => return Err(OpError::SessionNotFound(id.to_owned())),
             Err(error) => return Err(OpError::StorageFailed(error.to_string())),
@@ -266,7 +274,7 @@ impl Engine {
     }
 
     async fn row(&self, session: SessionId) -> Result<SessionRow, OpError> {
-        let row = self.core.store.reader.session(session).await;
+        let row = self.core.stores.reader_of(session).session(session).await;
         let row = row.map_err(|error| unreadable(session, &error))?;
         row.ok_or_else(|| OpError::SessionNotFound(session.to_string()))
     }
@@ -295,11 +303,12 @@ impl Engine {
         };
         let session = session.unwrap_or_else(SessionId::generate);
         let engine = self.clone();
-        let (tracker, use_worktree) = (self.core.tracker.clone(), new.use_worktree);
+        let (tracker, on_its_own) = (self.core.tracker.clone(), new.use_worktree || new.ephemeral);
         // A submitter that has gone away is no error; the session stays.
         let create = async move { reply.send(engine.create_session(session, new, &origin).await) };
-        if use_worktree {
-            // A checkout takes a while. It is made, and stored or taken back, whether or not its submitter waits.
+        if on_its_own {
+            // A checkout takes a while. It is made, and stored or taken back, whether or not its submitter waits; so is an
+            // ephemeral session's place in memory.
             tracker.spawn(create);
         } else {
             create.await;
@@ -317,8 +326,12 @@ impl Engine {
         let cwd = existing_directory(&base, &new.cwd, "cwd")?;
         let roots = existing_directories(&cwd, &new.roots, "roots")?;
         self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
-        if new.ephemeral {
-            return Err(OpError::Unsupported("an ephemeral session"));
+        if new.ephemeral && new.use_worktree {
+            let message =
+                "an ephemeral thread leaves nothing behind that would know its worktree; start a thread \
+                           that is stored, or leave the worktree out"
+                    .to_owned();
+            return Err(OpError::InvalidParams { path: "worktree", message });
         }
         let place = Place::prepare(&self.core, session, &new, cwd).await?;
         let policy = new.initial_policy.map_or_else(Policy::default, convert::policy_in);
@@ -335,7 +348,7 @@ impl Engine {
             request_id: new.request_id,
             source: new.source.as_deref().map_or(SessionSource::App, convert::source_in),
             forked_from: None,
-            ephemeral: false,
+            ephemeral: new.ephemeral,
         };
         let mut batch = Batch::new(session, 0, (self.core.now_ms)());
         batch.push(None, Item::None, FactBody::SessionCreated(Box::new(created)));
@@ -349,9 +362,15 @@ impl Engine {
             let changed = TitleChanged { title, origin: TitleOrigin::Manual };
             batch.push(None, Item::None, FactBody::TitleChanged(changed));
         }
+        if new.ephemeral {
+            self.core.stores.admit(session).await?;
+        }
         let (row, released) = match self.commit_new(batch).await {
             Ok(stored) => stored,
-            Err(error) => return Err(place.take_back(&self.core, error).await),
+            Err(error) => {
+                self.core.forget_ephemeral(session);
+                return Err(place.take_back(&self.core, error).await);
+            }
         };
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         cell.get_or_init(async || Handle::spawn(&self.core, row, 0, released)).await;
@@ -370,7 +389,7 @@ impl Engine {
         }
         let row = row.ok_or(OpError::Unsupported("a session without its first fact"))?;
         let commit = Commit { session: row.id, expected_last_seq, entries: released.clone() };
-        match self.core.store.writer.commit(commit).await {
+        match self.core.stores.of(row.id).writer.commit(commit).await {
             Ok(_) => {}
             // Stored, and not confirmed by the disk: shown once it is. Only a stop of the server ends the wait.
             Err(CommitError::Unflushed { .. }) => self.core.flush_until_done(row.id).await?,
@@ -393,7 +412,7 @@ impl Engine {
     /// Sessions found running cannot own an agent any more: their pending inputs expire, their open items are closed,
     /// their turn ends as interrupted.
     async fn end_what_a_stop_left_open(&self) -> Result<(), StoreError> {
-        for listed in self.core.store.reader.open_sessions().await? {
+        for listed in self.core.stores.disk.reader.open_sessions().await? {
             // An unreadable row was logged by the reader; lists show it as a stub.
             let Listed::Session(row) = listed else { continue };
             let session = row.id;
@@ -407,7 +426,7 @@ impl Engine {
 
     /// A queue that a stop found between two turns goes on: its session is loaded, and does the rest itself.
     async fn go_on_with_queues(&self) -> Result<(), StoreError> {
-        for session in self.core.store.reader.queued_sessions().await? {
+        for session in self.core.stores.disk.reader.queued_sessions().await? {
             if let Err(error) = self.load(session).await {
                 tracing::error!(%session, %error, "a session with waiting prompts could not be loaded");
             }
@@ -417,7 +436,7 @@ impl Engine {
 
     async fn end_open_turn(&self, row: Box<SessionRow>) -> Result<(), StoreError> {
         let Some(turn) = row.activity.turn() else { return Ok(()) };
-        let facts = self.core.store.reader.facts_of_turn(row.id, turn).await?;
+        let facts = self.core.stores.disk.reader.facts_of_turn(row.id, turn).await?;
         let mut batch = Batch::new(row.id, row.last_seq, (self.core.now_ms)());
         let message = "signalbox stopped before the turn finished.";
         let pending = row.activity.pending();
@@ -458,7 +477,7 @@ impl Engine {
         batch.push(Some(turn), Item::None, FactBody::TurnEnded(Box::new(ended)));
         let (expected_last_seq, released) = batch.seal();
         let commit = Commit { session: row.id, expected_last_seq, entries: released };
-        if let Err(error) = self.core.store.writer.commit(commit).await {
+        if let Err(error) = self.core.stores.disk.writer.commit(commit).await {
             tracing::error!(session = %row.id, %error, "an open turn could not be ended");
         }
         Ok(())

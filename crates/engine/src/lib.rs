@@ -19,6 +19,7 @@ pub mod project;
 pub mod prompt;
 mod rejection;
 mod session;
+mod stores;
 mod submission;
 mod title;
 pub mod transcript;

@@ -183,7 +183,7 @@ pub(crate) async fn take_back_what_a_kill_left(core: &Arc<Core>) {
 /// Brings one note to an end. What cannot be done now is tried again at the next start.
 async fn settle(core: &Core, making: Making) {
     let session = making.session;
-    let owned = match core.store.reader.session(session).await {
+    let owned = match core.stores.disk.reader.session(session).await {
         Ok(row) => row.is_some(),
         // It cannot be read, and it is there.
         Err(StoreError::Unreadable { .. }) => true,

@@ -274,6 +274,14 @@ pub enum OpError {
     /// Too much is waiting.
     #[error("too many requests are waiting; retry later")]
     Overloaded,
+    /// Memory holds as many ephemeral sessions as it may.
+    #[error(
+        "{most} ephemeral threads are in memory, which is the most; close one, or start a thread that is stored"
+    )]
+    TooManyEphemeral {
+        /// How many there may be.
+        most: usize,
+    },
     /// A cancel came before it was accepted.
     #[error("cancelled before it was accepted")]
     Cancelled,
@@ -351,7 +359,7 @@ impl OpError {
             Self::WorktreeMoved { .. } => "worktree_moved",
             Self::WorktreeDirty { .. } => "worktree_dirty",
             Self::StorageFailed(_) => "storage_failed",
-            Self::Overloaded => "server_overloaded",
+            Self::Overloaded | Self::TooManyEphemeral { .. } => "server_overloaded",
             Self::Cancelled => "cancelled",
             Self::Unsupported(_) => "unsupported_op",
             Self::ShuttingDown => "shutting_down",
@@ -361,7 +369,10 @@ impl OpError {
     /// Whether the same Op may be taken later.
     #[must_use]
     pub fn retryable(&self) -> bool {
-        matches!(self, Self::StorageFailed(_) | Self::Overloaded | Self::ShuttingDown)
+        matches!(
+            self,
+            Self::StorageFailed(_) | Self::Overloaded | Self::TooManyEphemeral { .. } | Self::ShuttingDown
+        )
     }
 
     /// More about it, by the names of the app-server API.
@@ -383,6 +394,7 @@ impl OpError {
                 "at": resolution.at_ms,
             }),
             Self::Overloaded => json!({ "retryAfterMs": 100 }),
+            Self::TooManyEphemeral { .. } => json!({ "retryAfterMs": 10_000 }),
             Self::WorktreeDiscarded => json!({ "cause": "worktree_discarded" }),
             Self::WorktreeUnavailable { cause, .. } => json!({ "cause": cause }),
             Self::WorktreeMoved { base, expected, found } => {

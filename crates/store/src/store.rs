@@ -37,10 +37,22 @@ impl Store {
     /// # Errors
     /// If memory is short.
     pub async fn in_memory() -> Result<Self, StoreError> {
+        Self::in_memory_with(StoreOptions::default()).await
+    }
+
+    /// The same, of at most so many pages of 4 KiB; beyond them commits fail as if a disk were full.
+    ///
+    /// # Errors
+    /// As [`Store::in_memory`].
+    pub async fn in_memory_of(pages: u32) -> Result<Self, StoreError> {
+        Self::in_memory_with(StoreOptions { max_pages: Some(pages), ..StoreOptions::default() }).await
+    }
+
+    async fn in_memory_with(options: StoreOptions) -> Result<Self, StoreError> {
         static STORES: AtomicU64 = AtomicU64::new(1);
         let number = STORES.fetch_add(1, Ordering::Relaxed);
         // Names that begin with a slash are shared within the process.
-        Self::start(Place::Memory(format!("/signalbox-{number}")), StoreOptions::default()).await
+        Self::start(Place::Memory(format!("/signalbox-{number}")), options).await
     }
 
     async fn start(place: Place, options: StoreOptions) -> Result<Self, StoreError> {

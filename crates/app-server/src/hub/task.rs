@@ -119,7 +119,7 @@ impl Task {
         let State::Waiting(row) = &self.state else { return Ok(()) };
         let mut facts = Vec::new();
         if row.last_seq > 0 {
-            let stored = self.hubs.reader().session_at(row.id).await?;
+            let stored = self.hubs.reader_of(row.id).session_at(row.id).await?;
             let stored = stored.ok_or(StoreError::UnknownSession { session: row.id })?;
             facts = stored.facts;
             facts.retain(|fact| fact.seq <= row.last_seq);

@@ -85,7 +85,7 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
 
 /// What was warned of while nobody could be subscribed yet, up to this seq.
 async fn said_before(app: &AppServer, session: SessionId, through: Seq) -> Result<Vec<String>, Error> {
-    let facts = app.hubs().reader().facts(session, 1, through).await?;
+    let facts = app.hubs().reader_of(session).facts(session, 1, through).await?;
     let warning = |fact: Fact| match fact.body {
         FactBody::Warning(warning) => Some(warning.message),
         _ => None,
@@ -158,7 +158,7 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
         let used = newest.as_ref().map_or(0, turns::size_of);
         let first = snapshot.turn_first_seq.unwrap_or(snapshot.seq + 1);
         let left = turns::PAGE_BYTES.saturating_sub(used);
-        let older = turns::newest_before(app.hubs().reader(), &snapshot.row, first, left).await?;
+        let older = turns::newest_before(&app.hubs().reader_of(session), &snapshot.row, first, left).await?;
         turns = older.turns;
         turns.extend(newest);
         more_before = older.more_before;
@@ -238,7 +238,7 @@ async fn apply_overrides(
 async fn read(ctx: Ctx<AppServer>, params: ThreadReadParams) -> Result<ThreadReadResult, Error> {
     let app = ctx.app();
     let session = session_id(&params.thread_id)?;
-    let reader = app.hubs().reader();
+    let reader = app.hubs().reader_of(session);
     let (row, mut thread, turn, first) = match app.hubs().get(session) {
         Some(hub) => {
             let Snapshot { row, thread, turn, turn_first_seq, .. } = hub.read(params.include_turns).await?;
@@ -254,7 +254,7 @@ async fn read(ctx: Ctx<AppServer>, params: ThreadReadParams) -> Result<ThreadRea
         }
     };
     if params.include_turns {
-        thread.turns = turns::before(reader, &row, first.unwrap_or(row.last_seq + 1)).await?;
+        thread.turns = turns::before(&reader, &row, first.unwrap_or(row.last_seq + 1)).await?;
         thread.turns.extend(turn);
     }
     Ok(ThreadReadResult { thread, snapshot_seq: row.last_seq })

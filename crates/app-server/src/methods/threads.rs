@@ -90,7 +90,7 @@ fn search_term(term: Option<String>) -> Result<Option<String>, Error> {
 async fn only(app: &AppServer, ids: &[String]) -> Result<ThreadListResult, Error> {
     let mut data = Vec::new();
     for id in ids.iter().take(MAX_PAGE as usize).filter_map(|id| id.parse::<SessionId>().ok()) {
-        let listed = match app.hubs().reader().session(id).await {
+        let listed = match app.hubs().reader_of(id).session(id).await {
             Ok(Some(row)) => Listed::Session(Box::new(row)),
             Ok(None) => continue,
             Err(StoreError::Unreadable { session, reason }) => Listed::Unreadable { id: session, reason },

@@ -24,8 +24,8 @@ async fn read(
 ) -> Result<ThreadTranscriptReadResult, Error> {
     let ThreadTranscriptReadParams { thread_id, before, limit } = params;
     let session = session_id(&thread_id)?;
-    let reader = ctx.app().hubs().reader();
-    match transcript::page(reader, &thread_id, before, limit).await {
+    let reader = ctx.app().hubs().reader_of(session);
+    match transcript::page(&reader, &thread_id, before, limit).await {
         Ok(TranscriptPage { entries, next_before, snapshot_through: Some(snapshot_through) }) => {
             Ok(ThreadTranscriptReadResult { entries, next_before, snapshot_through })
         }

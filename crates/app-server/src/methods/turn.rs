@@ -134,7 +134,7 @@ async fn repeated(
     session: SessionId,
     turn: TurnId,
 ) -> Result<signalbox_protocol::app::Turn, Error> {
-    let stored = app.hubs().reader().turn(session, turn).await?;
+    let stored = app.hubs().reader_of(session).turn(session, turn).await?;
     Ok(match stored {
         Some(stored) => {
             convert::turn_out(turn, stored.status, Some(stored.started_at_ms), stored.ended_at_ms)

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use signalbox_facts::{DocBlock, Seq, SessionId, SessionRow};
-use signalbox_store::Reader;
 
 use super::chat::{self, Chat};
 use super::{Compiled, Document, MadeFrom, Skills, Sources, compile, rules, skills};
+use crate::stores::Stores;
 use crate::transcript;
 
 /// Longest that the files of a prompt may take; a network drive that does not answer must not hold a session.
@@ -40,12 +40,12 @@ pub(crate) struct History {
 
 /// Compiles a document of a session.
 pub(crate) async fn compile_document(
-    reader: &Reader,
+    stores: &Stores,
     session: SessionId,
     mut document: Document,
     sources: &Sources,
 ) -> Compiled {
-    document.chats = chats(reader, session, &document.blocks).await;
+    document.chats = chats(stores, session, &document.blocks).await;
     if document.blocks.iter().all(is_without_files) {
         return compile(&document, sources);
     }
@@ -57,7 +57,7 @@ pub(crate) async fn compile_document(
 }
 
 /// What goes before the first prompt of a conversation: instructions, then rules, then what was said before.
-pub(crate) async fn opening(reader: &Reader, opening: Opening, sources: &Sources) -> Compiled {
+pub(crate) async fn opening(stores: &Stores, opening: Opening, sources: &Sources) -> Compiled {
     let Opening { cwd, reads, instructions, history } = opening;
     let mut compiled = Compiled::default();
     if let Some(instructions) = instructions.filter(|text| !text.trim().is_empty()) {
@@ -69,7 +69,7 @@ pub(crate) async fn opening(reader: &Reader, opening: Opening, sources: &Sources
         Ok(rules) => compiled.append(rules),
         Err(reason) => compiled.miss("rules".to_owned(), reason),
     }
-    match earlier(reader, &history).await {
+    match earlier(stores, &history).await {
         Ok(None) => {}
         Ok(Some(chat)) => {
             if chat.cut {
@@ -90,9 +90,10 @@ pub(crate) async fn opening(reader: &Reader, opening: Opening, sources: &Sources
 const HISTORY: &str = "history";
 
 /// What was said before; none if nothing was.
-async fn earlier(reader: &Reader, history: &History) -> Result<Option<Chat>, String> {
+async fn earlier(stores: &Stores, history: &History) -> Result<Option<Chat>, String> {
     let id = history.session.to_string();
-    let page = transcript::page_of_items(reader, &id, history.before, Some(chat::TURNS)).await;
+    let reader = stores.reader_of(history.session);
+    let page = transcript::page_of_items(&reader, &id, history.before, Some(chat::TURNS)).await;
     let page = page.map_err(|error| unreadable(history.session, &error))?;
     let said = !chat::is_empty(&page.entries);
     Ok(said.then(|| chat::compose(&history.title, &page.entries, page.next_before.is_some())))
@@ -101,7 +102,7 @@ async fn earlier(reader: &Reader, history: &History) -> Result<Option<Chat>, Str
 /// What the next prompt of a session would be, with the very functions that make it. Instructions are not in it, because
 /// only a running agent tells whether it takes them as its system prompt.
 pub(crate) async fn preview(
-    reader: &Reader,
+    stores: &Stores,
     row: &SessionRow,
     reads: Vec<String>,
     document: Document,
@@ -111,9 +112,9 @@ pub(crate) async fn preview(
     if row.agent_session.is_none() {
         let history = History { session: row.id, title: row.title.clone(), before: None };
         let first = Opening { cwd: row.cwd.clone(), reads, instructions: None, history };
-        compiled = opening(reader, first, sources).await;
+        compiled = opening(stores, first, sources).await;
     }
-    compiled.append(compile_document(reader, row.id, document, sources).await);
+    compiled.append(compile_document(stores, row.id, document, sources).await);
     compiled
 }
 
@@ -130,7 +131,7 @@ pub(crate) async fn list_skills(roots: Vec<PathBuf>, sources: &Sources) -> Resul
 
 /// The chats that blocks refer to, each read once.
 async fn chats(
-    reader: &Reader,
+    stores: &Stores,
     session: SessionId,
     blocks: &[DocBlock],
 ) -> BTreeMap<String, Result<Chat, String>> {
@@ -143,21 +144,22 @@ async fn chats(
         let chat = if chats.len() >= MAX_CHATS {
             Err(format!("a prompt may refer to {MAX_CHATS} chats at most"))
         } else {
-            read_chat(reader, session, session_id).await
+            read_chat(stores, session, session_id).await
         };
         chats.insert(session_id.clone(), chat);
     }
     chats
 }
 
-async fn read_chat(reader: &Reader, own: SessionId, id: &str) -> Result<Chat, String> {
+async fn read_chat(stores: &Stores, own: SessionId, id: &str) -> Result<Chat, String> {
     let Ok(session) = id.parse::<SessionId>() else { return Err("there is no such session".to_owned()) };
     if session == own {
         return Err("it is this conversation itself, which the agent has already".to_owned());
     }
+    let reader = stores.reader_of(session);
     let row = reader.session(session).await.map_err(|error| unreadable(session, &error))?;
     let row = row.ok_or("there is no such session")?;
-    let page = transcript::page_of_items(reader, id, None, Some(chat::TURNS)).await;
+    let page = transcript::page_of_items(&reader, id, None, Some(chat::TURNS)).await;
     let page = page.map_err(|error| unreadable(session, &error))?;
     if chat::is_empty(&page.entries) {
         return Err("nothing has been said in it".to_owned());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use signalbox_agents::{Agent, AgentEvent, AgentEvents, PromptBlock, RequestKey, Token};
 use signalbox_facts::{Activity, Committed, FactBody, InputId, Seq, SessionRow, SignalBody, TurnId, Warning};
 use signalbox_protocol::ops::Op;
-use signalbox_store::{Commit, CommitError};
+use signalbox_store::{Commit, CommitError, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
@@ -30,6 +30,8 @@ const RESOLUTIONS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(super) core: Arc<Core>,
+    /// Where its facts are.
+    pub(super) store: Store,
     /// The session as committed; memory never runs ahead of it.
     pub(super) row: SessionRow,
     pub(super) live: Live,
@@ -133,6 +135,7 @@ impl Actor {
     ) -> Self {
         Self {
             alone: Alone::new(&core),
+            store: core.stores.of(row.id),
             core,
             items: Items::new(row.cwd.clone()),
             last_turn: row.activity.turn(),
@@ -353,7 +356,7 @@ impl Actor {
             return Ok(());
         }
         let commit = Commit { session: self.row.id, expected_last_seq: expected, entries: entries.to_vec() };
-        match self.core.store.writer.commit(commit).await {
+        match self.store.writer.commit(commit).await {
             Ok(_) => Ok(()),
             // The facts are stored; only the disk has not confirmed them.
             Err(CommitError::Unflushed { session, .. }) => {

@@ -116,7 +116,7 @@ impl Actor {
 
     /// Parks an input. What cannot be stored is answered `cancelled`, because nobody could ever answer it.
     async fn park(&mut self, key: RequestKey, mut input: PendingInput) {
-        input.sequence = self.core.store.writer.next_pending_sequence();
+        input.sequence = self.core.stores.disk.writer.next_pending_sequence();
         match self.store_parked(&input).await {
             Ok(()) => {
                 self.parked.insert(input.id, key);

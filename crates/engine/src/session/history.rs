@@ -87,7 +87,7 @@ impl Actor {
         let at_ms = (self.core.now_ms)();
         let fork = Fork { source: self.row.id, through_seq, session, created, at_ms };
         let told = Committed::Fact(Arc::new(fork.created_fact()));
-        let mut row = self.core.store.writer.fork(fork).await.map_err(|error| not_forked(&error))?;
+        let mut row = self.store.writer.fork(fork).await.map_err(|error| not_forked(&error))?;
         let mut options = if same_provider { self.row.options.clone() } else { BTreeMap::new() };
         options.extend(settings.config_options.into_iter().map(|(id, value)| (id, value.into())));
         if !options.is_empty() {
@@ -116,7 +116,7 @@ impl Actor {
         batch.push(None, Item::None, FactBody::SettingsChanged(Box::new(changed)));
         let (expected_last_seq, entries) = batch.seal();
         let commit = Commit { session: row.id, expected_last_seq, entries };
-        match self.core.store.writer.commit(commit).await {
+        match self.core.stores.of(row.id).writer.commit(commit).await {
             Ok(stored) => {
                 for one in &stored {
                     if let Committed::Fact(fact) = one {
@@ -178,10 +178,11 @@ impl Actor {
         if let Some(live) = &mut self.agent {
             live.stop();
         }
-        match self.core.store.writer.delete_session(self.row.id).await {
+        match self.store.writer.delete_session(self.row.id).await {
             Ok(()) | Err(StoreError::UnknownSession { .. }) => {}
             Err(error) => return Err(OpError::StorageFailed(error.to_string())),
         }
+        self.core.forget_ephemeral(self.row.id);
         // Whoever asks from now on is told that there is no such session.
         self.core.sessions.lock().remove(&self.row.id);
         self.deleted = true;
@@ -194,14 +195,14 @@ impl Actor {
     async fn turn_of_history(&self, id: &str) -> Result<TurnRow, OpError> {
         let not_found = || OpError::TurnNotFound(id.to_owned());
         let turn: TurnId = id.parse().map_err(|_| not_found())?;
-        let row = self.core.store.reader.turn(self.row.id, turn).await.map_err(unreadable)?;
+        let row = self.store.reader.turn(self.row.id, turn).await.map_err(unreadable)?;
         row.filter(|row| !row.reverted).ok_or_else(not_found)
     }
 
     async fn newest_ended_turn(&self) -> Result<Option<TurnRow>, OpError> {
         // At most the newest one is open.
         let query = TurnQuery { limit: 2, ..TurnQuery::default() };
-        let turns = self.core.store.reader.turns(self.row.id, query).await.map_err(unreadable)?;
+        let turns = self.store.reader.turns(self.row.id, query).await.map_err(unreadable)?;
         Ok(turns.into_iter().find(|turn| turn.end_seq.is_some()))
     }
 }

@@ -28,8 +28,7 @@ impl Actor {
         request_id: Option<String>,
     ) -> Vec<PromptBlock> {
         let core = Arc::clone(&self.core);
-        let compiled =
-            prompt::compile_document(&core.store.reader, self.row.id, document, &core.sources).await;
+        let compiled = prompt::compile_document(&core.stores, self.row.id, document, &core.sources).await;
         self.tell_unresolved(&compiled.unresolved, request_id).await;
         compiled.into_blocks()
     }
@@ -70,7 +69,7 @@ impl Actor {
         let core = Arc::clone(&self.core);
         let mut opening = opening;
         opening.history.before = self.turn.as_ref().map(|turn| turn.prompt_seq);
-        let compiled = prompt::opening(&core.store.reader, opening, &core.sources).await;
+        let compiled = prompt::opening(&core.stores, opening, &core.sources).await;
         let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
         if compiled.pieces.iter().any(|piece| piece.from == prompt::MadeFrom::History) {
             let message = "The agent begins a new conversation; the newest part of the thread's history is given to \

@@ -91,11 +91,11 @@ impl Actor {
         if let Some(queued) = self.queued_before(id, blocks)? {
             return Ok(Some(queued));
         }
-        let receipt = self.core.store.reader.receipt(self.row.id, id).await;
+        let receipt = self.store.reader.receipt(self.row.id, id).await;
         let Some(receipt) = receipt.map_err(|error| OpError::StorageFailed(error.to_string()))? else {
             return Ok(None);
         };
-        let facts = self.core.store.reader.facts(self.row.id, receipt.seq, receipt.seq).await;
+        let facts = self.store.reader.facts(self.row.id, receipt.seq, receipt.seq).await;
         let facts = facts.map_err(|error| OpError::StorageFailed(error.to_string()))?;
         let same = facts
             .iter()
@@ -540,7 +540,7 @@ impl Actor {
         let ended = TurnEnded { status, stop_reason, failure, request_id: open.request_id };
         self.batch().push(Some(turn), Item::None, FactBody::TurnEnded(Box::new(ended)));
         self.commit().await;
-        self.core.store.writer.request_compaction(self.row.id, turn);
+        self.store.writer.request_compaction(self.row.id, turn);
     }
 
     /// The server stops while a turn is open.

@@ -65,11 +65,15 @@ impl Worker {
     }
 
     async fn answer(&self, request: ClientRequest) -> ServerFrame {
-        let reader = self.engine.reader();
         match request {
-            ClientRequest::Sessions => list::frame(reader, self.limits.listed).await,
+            ClientRequest::Sessions => list::frame(self.engine.reader(), self.limits.listed).await,
             ClientRequest::Transcript { session, before, limit, request_id } => {
-                match transcript::page(reader, &session, before, limit).await {
+                let reader = match session.parse() {
+                    Ok(session) => self.engine.reader_of(session),
+                    // It is in no store; which one says so makes no difference.
+                    Err(_) => self.engine.reader().clone(),
+                };
+                match transcript::page(&reader, &session, before, limit).await {
                     Ok(page) => ServerFrame::Transcript {
                         session,
                         request_id,
