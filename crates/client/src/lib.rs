@@ -1,4 +1,5 @@
-//! A typed Rust client of the app-server API, over any two streams of lines or queues of frames; and, in `ops`, what a client of the
+//! A typed Rust client of the app-server API, over any two streams of lines or queues of frames; in `threads`, what a client of that
+//! API knows of a thread; and, in `ops`, what a client of the
 //! Op/Event contract knows.
 //!
 //! ```no_run
@@ -35,6 +36,7 @@ mod incoming;
 mod lines;
 pub mod ops;
 mod pending;
+pub mod threads;
 
 pub use client::{CallOptions, Client};
 pub use error::{CallError, Failure};
