@@ -1,6 +1,5 @@
 //! A typed Rust client of the app-server API, over any two streams of lines or queues of frames; in `threads`, what a client of that
-//! API knows of a thread; and, in `ops`, what a client of the
-//! Op/Event contract knows.
+//! API knows of a thread; and, in `ops`, what a client of the Op/Event contract knows.
 //!
 //! ```no_run
 //! use signalbox_client::{Client, Event};

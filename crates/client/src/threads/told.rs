@@ -136,16 +136,16 @@ impl ThreadState {
     }
 
     fn take(&mut self, told: &ServerNotification) -> Told {
-        match self.to_all(told) {
+        match self.everybody_hears(told) {
             Some(told) => told,
-            None if self.phase == Phase::Live => self.to_subscribers(told),
+            None if self.phase == Phase::Live => self.followers_hear(told),
             // The end of what the last subscription was told, or news of one that has fallen behind.
             None => Ok(Vec::new()),
         }
     }
 
     /// What everybody is told, whether they follow the thread or not.
-    fn to_all(&mut self, told: &ServerNotification) -> Option<Told> {
+    fn everybody_hears(&mut self, told: &ServerNotification) -> Option<Told> {
         use ServerNotification as N;
         Some(match told {
             N::ThreadStatusChanged(told) => self.status(&told.status),
@@ -207,7 +207,7 @@ impl ThreadState {
     }
 
     /// What those are told who follow the thread.
-    fn to_subscribers(&mut self, told: &ServerNotification) -> Told {
+    fn followers_hear(&mut self, told: &ServerNotification) -> Told {
         use ServerNotification as N;
         let known = self.all_known;
         let active = self.is_active();
