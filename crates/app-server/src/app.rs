@@ -10,7 +10,7 @@ use signalbox_rpc::{CloseReason, Ctx, Hooks, Peer, RegistryError, Service, Stray
 use crate::approvals;
 use crate::connection::Subscriber;
 use crate::errors::{self, Error};
-use crate::hub::Hub;
+use crate::hub::Visit;
 use crate::hubs::Hubs;
 use crate::methods;
 
@@ -116,14 +116,12 @@ impl AppServer {
         (self.info().now_ms)()
     }
 
-    /// The hub of a thread, which is loaded if it is not in memory.
-    pub(crate) async fn hub(&self, session: SessionId) -> Result<Arc<Hub>, Error> {
-        if let Some(hub) = self.hubs().get(session) {
-            return Ok(hub);
-        }
-        self.engine().load(session).await?;
-        let hub = self.hubs().get(session);
-        hub.ok_or_else(|| signalbox_engine::OpError::ShuttingDown.into())
+    /// The hub of a thread, which is loaded if it is not in memory, and stays there as long as the visit.
+    pub(crate) async fn hub(&self, session: SessionId) -> Result<Visit, Error> {
+        // First of all, so that the hub is that of a session which does not leave any more.
+        let watching = self.engine().watch(session).await?;
+        let hub = self.hubs().get(session).ok_or(signalbox_engine::OpError::ShuttingDown)?;
+        Ok(Visit::new(hub, watching))
     }
 }
 

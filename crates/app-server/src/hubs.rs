@@ -89,9 +89,14 @@ impl Hubs {
     pub(crate) fn load(&self, stream: SessionStream) {
         let session = stream.row.id;
         let (hub, task) = hub::new(self.clone(), stream);
-        self.0.hubs.lock().insert(session, hub.clone());
+        let before = self.0.hubs.lock().insert(session, hub.clone());
         let hubs = self.clone();
         self.spawn(async move {
+            let _ended = hub.ends();
+            if let Some(before) = before {
+                // That the thread was closed is told before anything of its next life.
+                before.ended().await;
+            }
             task.run().await;
             hubs.unload(&hub);
         });

@@ -17,7 +17,7 @@ use crate::attendance::{Attendance, Unattended};
 use crate::bus::Bus;
 use crate::catalog::Catalog;
 use crate::prompt::Sources;
-use crate::session::{Handle, SessionStream};
+use crate::session::{Gate, Handle, SessionStream};
 use crate::stores::Stores;
 use crate::submission::OpError;
 use crate::worktrees::Worktrees;
@@ -35,8 +35,10 @@ pub struct EngineConfig {
     pub blobs: Option<PathBuf>,
     /// Folder for checkouts that cannot lie beside their repository; made when it is needed.
     pub worktrees: PathBuf,
-    /// An agent without a turn for this long is stopped; the next prompt resumes it.
+    /// An agent without turns and watchers for this long is stopped; the next prompt resumes it.
     pub idle_agent: Duration,
+    /// A session without turns and watchers for this long leaves memory; the next Op loads it.
+    pub idle_session: Duration,
     /// Where skills and rules are looked for, besides a session's own directories.
     pub sources: Sources,
     /// What happens to approvals that nobody is there to answer.
@@ -61,6 +63,7 @@ pub(crate) struct Core {
     pub(crate) blobs: Option<PathBuf>,
     pub(crate) worktrees: Worktrees,
     pub(crate) idle_agent: Duration,
+    pub(crate) idle_session: Duration,
     pub(crate) sources: Sources,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,
@@ -83,6 +86,15 @@ impl fmt::Debug for Core {
 }
 
 impl Core {
+    /// A session has left memory; another actor of it may be loaded from now on.
+    pub(crate) fn forget_loaded(&self, session: SessionId, gate: &Arc<Gate>) {
+        let mut sessions = self.sessions.lock();
+        let is_its = |cell: &Arc<OnceCell<Handle>>| cell.get().is_some_and(|handle| handle.is_of(gate));
+        if sessions.get(&session).is_some_and(is_its) {
+            sessions.remove(&session);
+        }
+    }
+
     /// An ephemeral session is gone, and what it took; of any other session nothing.
     pub(crate) fn forget_ephemeral(&self, session: SessionId) {
         if let Some(empty) = self.stores.forget(session) {

@@ -15,6 +15,7 @@ use signalbox_facts::{
 use signalbox_protocol::ops::{self, ContextEntry, DocBlock, NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Reader, Store, StoreError};
 use signalbox_workspace::BlobStore;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,7 +29,7 @@ use crate::items::open_calls;
 use crate::making::take_back_what_a_kill_left;
 use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
 use crate::session::{
-    Handle, SessionStream, existing_directories, existing_directory, is_choice, is_control,
+    Handle, SessionStream, Watching, existing_directories, existing_directory, is_choice, is_control,
 };
 use crate::stores::Stores;
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
@@ -57,6 +58,7 @@ impl Engine {
             blobs: config.blobs,
             worktrees: Worktrees::new(config.worktrees),
             idle_agent: config.idle_agent,
+            idle_session: config.idle_session,
             sources: config.sources,
             on_load: config.on_load,
             now_ms: config.now_ms,
@@ -103,8 +105,9 @@ impl Engine {
     #[must_use]
     pub fn loaded(&self) -> Vec<SessionId> {
         let sessions = self.core.sessions.lock();
-        let mut ids: Vec<_> =
-            sessions.iter().filter(|(_, cell)| cell.initialized()).map(|(session, _)| *session).collect();
+        let is_loaded = |cell: &OnceCell<Handle>| cell.get().is_some_and(|handle| handle.gate().is_open());
+        let loaded = sessions.iter().filter(|(_, cell)| is_loaded(cell));
+        let mut ids: Vec<_> = loaded.map(|(session, _)| *session).collect();
         ids.sort_unstable();
         ids
     }
@@ -188,19 +191,25 @@ impl Engine {
         let Some(session) = submission.op.session() else {
             return self.create(submission).await;
         };
-        let handle = match parse(session) {
-            Ok(session) => self.handle(session).await,
-            Err(error) => Err(error),
-        };
-        let handle = match handle {
-            Ok(handle) => handle,
-            Err(OpError::SessionUnreadable(id)) if matches!(submission.op, Op::Delete { .. }) => {
-                return submission.reply.send(self.delete_unreadable(&id).await);
-            }
+        let session = match parse(session) {
+            Ok(session) => session,
             Err(error) => return submission.reply.send(Err(error)),
         };
         let control = is_control(&submission.op);
-        handle.submit(Box::new(submission), control);
+        let mut submission = Box::new(submission);
+        loop {
+            let handle = match self.handle(session).await {
+                Ok(handle) => handle,
+                Err(OpError::SessionUnreadable(id)) if matches!(submission.op, Op::Delete { .. }) => {
+                    return submission.reply.send(self.delete_unreadable(&id).await);
+                }
+                Err(error) => return submission.reply.send(Err(error)),
+            };
+            match handle.submit(submission, control) {
+                Ok(()) => return,
+                Err(too_late) => submission = too_late,
+            }
+        }
     }
 
     /// Loads a session, if it is not in memory.
@@ -216,7 +225,24 @@ impl Engine {
     /// # Errors
     /// There is no such session, or it cannot be read.
     pub async fn subscribe(&self, session: SessionId) -> Result<SessionStream, OpError> {
-        self.handle(session).await?.subscribe().await
+        loop {
+            if let Some(stream) = self.handle(session).await?.subscribe().await {
+                return Ok(stream);
+            }
+        }
+    }
+
+    /// Loads a session if it is not in memory, and keeps it there with its agent until the guard is dropped. Whoever
+    /// listens to all sessions keeps none of them.
+    ///
+    /// # Errors
+    /// There is no such session, or it cannot be read.
+    pub async fn watch(&self, session: SessionId) -> Result<Watching, OpError> {
+        loop {
+            if let Some(watching) = self.handle(session).await?.gate().watch() {
+                return Ok(watching);
+            }
+        }
     }
 
     /// What the next prompt of a session would be if it were this document: the very blocks that the agent would get, what
@@ -279,7 +305,21 @@ impl Engine {
         row.ok_or_else(|| OpError::SessionNotFound(session.to_string()))
     }
 
+    /// The session in memory. One that is leaving it is waited for, so that there are never two.
     async fn handle(&self, session: SessionId) -> Result<Handle, OpError> {
+        loop {
+            let handle = self.loaded_handle(session).await?;
+            if handle.gate().is_open() {
+                return Ok(handle);
+            }
+            tokio::select! {
+                () = handle.gate().ended() => self.core.forget_loaded(session, handle.gate()),
+                () = self.core.shutdown.cancelled() => return Err(OpError::ShuttingDown),
+            }
+        }
+    }
+
+    async fn loaded_handle(&self, session: SessionId) -> Result<Handle, OpError> {
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         let loaded = cell.get_or_try_init(async || {
             let row = self.row(session).await?;

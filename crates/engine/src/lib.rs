@@ -30,7 +30,7 @@ pub use bus::{OpEvent, OpEvents, OpEventsError};
 pub use catalog::{Catalog, ProviderEntry, ProviderStatus};
 pub use core::{EngineConfig, wall_clock_ms};
 pub use engine::Engine;
-pub use session::{Delivery, Live, SessionStream};
+pub use session::{Delivery, Live, SessionStream, Watching};
 pub use signalbox_agents::{Limits, base_environment};
 pub use submission::{Accepted, OpError, Origin, Reply, Resolution, Submission};
 pub use worktrees::Baseline;

@@ -118,6 +118,7 @@ impl Standalone {
             blobs: Some(home.folder().join("blobs")),
             worktrees: home.folder().join("worktrees"),
             idle_agent: config.limits.idle_agent,
+            idle_session: config.limits.idle_thread,
             sources: Sources {
                 user_home: base_environment().remove("HOME").map(PathBuf::from),
                 home: Some(home.folder().to_path_buf()),

@@ -4,15 +4,17 @@ pub(crate) mod frames;
 mod task;
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use signalbox_engine::{Attending, OpError, SessionStream};
+use signalbox_engine::{Attending, OpError, SessionStream, Watching};
 use signalbox_facts::{Seq, SessionId, SessionRow};
 use signalbox_protocol::app::{Thread, ThreadSettings, Turn};
 use signalbox_rpc::{ConnectionId, Peer};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Hold, Subscriber};
 use crate::errors::Error;
@@ -29,8 +31,8 @@ pub(crate) struct Hub {
     session: SessionId,
     commands: mpsc::Sender<Command>,
     subscribers: Mutex<Vec<Subscriber>>,
-    /// Those of them who can answer approvals, so that the core knows that somebody is there.
-    attending: Mutex<HashMap<ConnectionId, Attending>>,
+    /// What the core knows of each of them: it keeps the thread in memory, and may answer approvals.
+    present: Mutex<HashMap<ConnectionId, (Watching, Option<Attending>)>>,
     /// Held from taking a cursor to handing its frame out, so that cursors come in order. Innermost of all locks here but
     /// those of the connections.
     pub(crate) telling: Mutex<()>,
@@ -40,13 +42,27 @@ pub(crate) struct Hub {
     never_ask: AtomicBool,
     /// Somebody was told that finer limits of the sandbox are not enforced.
     told_limits: AtomicBool,
+    /// Cancelled when its task has told all that it had to tell.
+    ended: CancellationToken,
+}
+
+/// A hub whose thread stays in memory while this lives.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    hub: Arc<Hub>,
+    watching: Watching,
 }
 
 /// What is asked of a hub's task.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// From now on this connection gets the thread's deliveries.
-    Join { subscriber: Subscriber, wants: Wants, reply: oneshot::Sender<Result<Joined, Error>> },
+    Join {
+        subscriber: Subscriber,
+        watching: Watching,
+        wants: Wants,
+        reply: oneshot::Sender<Result<Joined, Error>>,
+    },
     /// The thread as it is now.
     Read { with_turn: bool, reply: oneshot::Sender<Result<Snapshot, Error>> },
 }
@@ -93,11 +109,12 @@ pub(crate) fn new(hubs: Hubs, stream: SessionStream) -> (Arc<Hub>, Task) {
         session: stream.row.id,
         commands: sender,
         subscribers: Mutex::default(),
-        attending: Mutex::default(),
+        present: Mutex::default(),
         telling: Mutex::default(),
         seq: AtomicU64::new(stream.row.last_seq),
         never_ask: AtomicBool::new(false),
         told_limits: AtomicBool::new(false),
+        ended: CancellationToken::new(),
     });
     (hub.clone(), Task::new(hubs, hub, commands, stream))
 }
@@ -124,27 +141,37 @@ impl Hub {
         !self.told_limits.swap(true, Ordering::Relaxed)
     }
 
-    /// Subscribes a connection; from the snapshot's point on its deliveries wait behind the hold.
-    pub(crate) async fn join(&self, subscriber: Subscriber, wants: Wants) -> Result<Joined, Error> {
-        let (reply, joined) = oneshot::channel();
-        self.send(Command::Join { subscriber, wants, reply }).await?;
-        joined.await.map_err(|_gone| OpError::ShuttingDown)?
-    }
-
     /// The thread as it is now.
     pub(crate) async fn read(&self, with_turn: bool) -> Result<Snapshot, Error> {
+        self.read_if_there(with_turn).await?.ok_or_else(|| OpError::ShuttingDown.into())
+    }
+
+    /// The same; `None` if the thread has left memory meanwhile.
+    pub(crate) async fn read_if_there(&self, with_turn: bool) -> Result<Option<Snapshot>, Error> {
         let (reply, snapshot) = oneshot::channel();
-        self.send(Command::Read { with_turn, reply }).await?;
-        snapshot.await.map_err(|_gone| OpError::ShuttingDown)?
+        if self.commands.send(Command::Read { with_turn, reply }).await.is_err() {
+            return Ok(None);
+        }
+        snapshot.await.map_or(Ok(None), |read| read.map(Some))
+    }
+
+    /// Waits until its task has told all that it had to tell.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// What tells [`Hub::ended`], however the task ends.
+    pub(crate) fn ends(&self) -> impl Drop + Send + use<> {
+        self.ended.clone().drop_guard()
     }
 
     async fn send(&self, command: Command) -> Result<(), Error> {
         self.commands.send(command).await.map_err(|_gone| OpError::ShuttingDown.into())
     }
 
-    /// A subscriber of this session can answer approvals.
-    fn attends(&self, connection: ConnectionId, attending: Attending) {
-        self.attending.lock().insert(connection, attending);
+    /// Notes a subscriber, who may be one that can answer approvals.
+    fn comes(&self, connection: ConnectionId, watching: Watching, attending: Option<Attending>) {
+        self.present.lock().insert(connection, (watching, attending));
     }
 
     pub(crate) fn subscribers(&self) -> Vec<Subscriber> {
@@ -163,10 +190,32 @@ impl Hub {
 
     /// Ends a subscription; false if there was none.
     pub(crate) fn leave(&self, peer: &Peer) -> bool {
-        drop(self.attending.lock().remove(&peer.id()));
+        drop(self.present.lock().remove(&peer.id()));
         let mut subscribers = self.subscribers.lock();
         let before = subscribers.len();
         subscribers.retain(|subscriber| subscriber.peer.id() != peer.id());
         subscribers.len() < before
+    }
+}
+
+impl Visit {
+    pub(crate) fn new(hub: Arc<Hub>, watching: Watching) -> Self {
+        Self { hub, watching }
+    }
+
+    /// Subscribes a connection; from the snapshot's point on its deliveries wait behind the hold. While it is subscribed the
+    /// thread stays in memory.
+    pub(crate) async fn join(&self, subscriber: Subscriber, wants: Wants) -> Result<Joined, Error> {
+        let (reply, joined) = oneshot::channel();
+        self.send(Command::Join { subscriber, watching: self.watching.clone(), wants, reply }).await?;
+        joined.await.map_err(|_gone| OpError::ShuttingDown)?
+    }
+}
+
+impl Deref for Visit {
+    type Target = Hub;
+
+    fn deref(&self) -> &Hub {
+        &self.hub
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use signalbox_engine::{Delivery as Commit, SessionStream, project};
+use signalbox_engine::{Delivery as Commit, SessionStream, Watching, project};
 use signalbox_facts::{
     Committed, Fact, FactBody, InputId, ResolverKind, Seq, SessionRow, Signal, SignalBody,
 };
@@ -334,8 +334,8 @@ impl Task {
                 // Whoever asked may have gone meanwhile.
                 drop(reply.send(Ok(self.snapshot(view, with_turn))));
             }
-            Command::Join { subscriber, wants, reply } => {
-                let joined = self.join(view, &subscriber, wants);
+            Command::Join { subscriber, watching, wants, reply } => {
+                let joined = self.join(view, &subscriber, watching, wants);
                 if reply.send(Ok(joined)).is_err() {
                     self.hub.leave(&subscriber.peer);
                     subscriber.connection.unfollow(self.hub.session);
@@ -356,7 +356,7 @@ impl Task {
         }
     }
 
-    fn join(&self, view: &ThreadView, subscriber: &Subscriber, wants: Wants) -> Joined {
+    fn join(&self, view: &ThreadView, subscriber: &Subscriber, watching: Watching, wants: Wants) -> Joined {
         let hold = subscriber.hold(&self.hubs, self.hub.session);
         if wants != Wants::Made {
             subscriber.connection.superseded(self.hub.session);
@@ -367,11 +367,9 @@ impl Task {
             subscribers.retain(|known| known.peer.id() != subscriber.peer.id());
             subscribers.push(subscriber.clone());
         }
-        if subscriber.can_answer()
-            && let Some(engine) = self.hubs.engine()
-        {
-            self.hub.attends(subscriber.peer.id(), engine.attend(Some(self.hub.session)));
-        }
+        let engine = self.hubs.engine().filter(|_| subscriber.can_answer());
+        let attending = engine.map(|engine| engine.attend(Some(self.hub.session)));
+        self.hub.comes(subscriber.peer.id(), watching, attending);
         subscriber.connection.follow(self.hub.session);
         if subscriber.peer.is_closed() {
             // Its hook may have run before it was in the list.

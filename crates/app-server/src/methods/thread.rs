@@ -16,7 +16,7 @@ use super::turns;
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::connection::{Connection, Subscriber};
 use crate::errors::{self, Error};
-use crate::hub::{Hub, Snapshot, Wants};
+use crate::hub::{Hub, Snapshot, Visit, Wants};
 use crate::view::{ThreadView, convert};
 
 /// Who calls itself this when it initializes makes threads of the source `cli`: `signalbox run`.
@@ -239,11 +239,12 @@ async fn read(ctx: Ctx<AppServer>, params: ThreadReadParams) -> Result<ThreadRea
     let app = ctx.app();
     let session = session_id(&params.thread_id)?;
     let reader = app.hubs().reader_of(session);
-    let (row, mut thread, turn, first) = match app.hubs().get(session) {
-        Some(hub) => {
-            let Snapshot { row, thread, turn, turn_first_seq, .. } = hub.read(params.include_turns).await?;
-            (row, thread, turn, turn_first_seq)
-        }
+    let live = match app.hubs().get(session) {
+        Some(hub) => hub.read_if_there(params.include_turns).await?,
+        None => None,
+    };
+    let (row, mut thread, turn, first) = match live {
+        Some(Snapshot { row, thread, turn, turn_first_seq, .. }) => (row, thread, turn, turn_first_seq),
         None => {
             let stored = reader.session_at(session).await?;
             let stored = stored.ok_or_else(|| errors::thread_not_found(&params.thread_id))?;
@@ -283,7 +284,7 @@ fn unsubscribe(
 }
 
 /// Subscribes the caller; one that cannot be sent anything gets the thread as it is.
-async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Hub, wants: Wants) -> Result<Snapshot, Error> {
+async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Visit, wants: Wants) -> Result<Snapshot, Error> {
     let Some(peer) = ctx.peer_opt() else { return hub.read(wants == Wants::Turn).await };
     let joined = hub.join(Subscriber::new(peer), wants).await?;
     ctx.keep_until_sent(Box::new(joined.hold));

@@ -65,6 +65,7 @@ impl Stage {
             blobs: None,
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
+            idle_session: Duration::from_secs(1800),
             sources: Sources::default(),
             unattended: signalbox_engine::Unattended::Wait,
             on_load: hubs.on_load(),

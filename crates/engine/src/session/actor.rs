@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::diffs::{Diffs, Done};
 use super::unattended::Alone;
 use super::worktree::{Checkout, Removed};
-use super::{Control, Delivery, Live, SessionStream};
+use super::{Control, Delivery, Gate, Live, SessionStream};
 use crate::batch::{Batch, Item};
 use crate::core::{Core, RETRY};
 use crate::items::Items;
@@ -53,6 +53,9 @@ pub(crate) struct Actor {
     /// Names of the commands that the agent offers.
     pub(super) commands: Vec<String>,
     pub(super) inbox: Inbox,
+    pub(super) gate: Arc<Gate>,
+    /// When it was last asked for something, or a turn ended.
+    pub(super) rested_since: Instant,
     pub(super) diffs: Diffs,
     pub(super) alone: Alone,
     pub(super) checkout: Checkout,
@@ -131,6 +134,7 @@ impl Actor {
         core: Arc<Core>,
         row: SessionRow,
         inbox: Inbox,
+        gate: Arc<Gate>,
         subscriber: mpsc::Sender<Delivery>,
     ) -> Self {
         Self {
@@ -152,6 +156,8 @@ impl Actor {
             next_token: 0,
             commands: Vec::new(),
             inbox,
+            gate,
+            rested_since: Instant::now(),
             diffs: Diffs::default(),
             checkout: Checkout::default(),
             deleting: None,
@@ -165,7 +171,6 @@ impl Actor {
             self.publish(released.into()).await;
         }
         let shutdown = self.core.shutdown.clone();
-        let mut idle_since = Instant::now();
         while !self.deleted {
             self.drive_discard();
             let free = self.settling.is_none() && self.checkout.is_free();
@@ -177,10 +182,7 @@ impl Actor {
                 self.work(submission).await;
                 continue;
             }
-            let idle = self.agent.is_some() && self.turn.is_none();
-            if !idle {
-                idle_since = Instant::now();
-            }
+            let rest = self.rests_until(free);
             let look_at = self.look_for_people_at();
             let step = tokio::select! {
                 biased;
@@ -191,31 +193,39 @@ impl Actor {
                 removed = self.checkout.removed() => Some(Step::CheckoutRemoved(removed)),
                 () = self.alone.wait(look_at) => Some(Step::LookForPeople),
                 submission = self.inbox.work.recv(), if free => submission.map(Step::Work),
-                () = sleep_until(idle_since + self.core.idle_agent), if idle => Some(Step::IdleAgent),
+                () = rested(rest) => Some(Step::Rested),
             };
             match step {
                 None => break,
-                Some(Step::Control(Control::Op(submission))) => self.control(submission).await,
+                Some(Step::Control(Control::Op(submission))) => {
+                    self.rested_since = Instant::now();
+                    self.control(submission).await;
+                }
                 Some(Step::Control(Control::Subscribe(reply))) => self.subscribe(reply),
                 Some(Step::Agent(Some(events))) => self.on_events(events).await,
                 Some(Step::Agent(None)) => self.agent = None,
                 Some(Step::Diff(done)) => self.diff_done(done).await,
                 Some(Step::CheckoutRemoved(removed)) => self.checkout_removed(removed).await,
                 Some(Step::LookForPeople) => self.look_for_people().await,
-                Some(Step::Work(submission)) => self.work(submission).await,
-                Some(Step::IdleAgent) => {
-                    if let Some(live) = &mut self.agent {
-                        live.stop();
+                Some(Step::Work(submission)) => {
+                    self.rested_since = Instant::now();
+                    self.work(submission).await;
+                }
+                Some(Step::Rested) => {
+                    if self.leaves_memory() {
+                        self.unload().await;
+                        break;
                     }
-                    idle_since = Instant::now();
                 }
             }
         }
         self.end().await;
     }
 
-    /// The server stops: the open turn ends, everybody who waits is told.
+    /// The actor ends, because the server stops or the session is gone or leaves memory: the open turn ends, everybody who
+    /// waits is told. Behind the closed gate nobody comes any more.
     async fn end(mut self) {
+        self.gate.close();
         let gone = || OpError::SessionNotFound(self.row.id.to_string());
         let left = if self.deleted { gone() } else { OpError::ShuttingDown };
         self.inbox.control.close();
@@ -417,7 +427,15 @@ enum Step {
     CheckoutRemoved(Result<Removed, JoinError>),
     LookForPeople,
     Work(Box<Submission>),
-    IdleAgent,
+    Rested,
+}
+
+/// Waits for the end of a rest; without one for ever.
+async fn rested(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn next_events(agent: Option<&mut LiveAgent>) -> Option<Vec<AgentEvent>> {

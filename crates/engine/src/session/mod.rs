@@ -3,10 +3,12 @@
 mod actor;
 mod approvals;
 mod diffs;
+mod gate;
 mod history;
 mod ops;
 mod prompting;
 mod queue;
+mod rest;
 mod settings;
 mod turns;
 mod unattended;
@@ -22,6 +24,9 @@ use crate::core::Core;
 use crate::submission::{OpError, Submission};
 
 use actor::Actor;
+pub(crate) use gate::Gate;
+use gate::Presence;
+pub use gate::Watching;
 pub(crate) use ops::is_control;
 pub(crate) use settings::{existing_directories, existing_directory, is_choice};
 
@@ -60,6 +65,7 @@ pub struct Live {
 pub(crate) struct Handle {
     control: mpsc::Sender<Control>,
     work: mpsc::Sender<Box<Submission>>,
+    gate: Arc<Gate>,
 }
 
 /// What is taken before any work and never waits for an agent.
@@ -69,15 +75,6 @@ pub(crate) enum Control {
     Op(Box<Submission>),
     /// Somebody wants the stream from here on.
     Subscribe(oneshot::Sender<SessionStream>),
-}
-
-impl Control {
-    fn submission(self) -> Option<Box<Submission>> {
-        match self {
-            Self::Op(submission) => Some(submission),
-            Self::Subscribe(_) => None,
-        }
-    }
 }
 
 impl Handle {
@@ -90,37 +87,59 @@ impl Handle {
         let stream_row = SessionRow { last_seq: shown, ..row.clone() };
         (core.on_load)(SessionStream { row: stream_row, live: Live::default(), deliveries });
         let inbox = actor::Inbox { control: control_queue, work: work_queue };
-        let actor = Actor::new(Arc::clone(core), row, inbox, sender);
-        core.tracker.spawn(actor.run(released));
-        Self { control, work }
+        let gate = Gate::new();
+        let presence = Presence::new(Arc::clone(core), row.id, Arc::clone(&gate));
+        let actor = Actor::new(Arc::clone(core), row, inbox, Arc::clone(&gate), sender);
+        core.tracker.spawn(async move {
+            actor.run(released).await;
+            drop(presence);
+        });
+        Self { control, work, gate }
     }
 
-    /// Hands a submission over; its reply channel gets the decision, also that it cannot be taken.
-    pub(crate) fn submit(&self, submission: Box<Submission>, control: bool) {
-        let (refused, error) = if control {
-            match self.control.try_send(Control::Op(submission)) {
-                Ok(()) => return,
-                Err(mpsc::error::TrySendError::Full(message)) => (message.submission(), OpError::Overloaded),
-                Err(mpsc::error::TrySendError::Closed(message)) => {
-                    (message.submission(), OpError::ShuttingDown)
+    pub(crate) fn is_of(&self, gate: &Arc<Gate>) -> bool {
+        Arc::ptr_eq(&self.gate, gate)
+    }
+
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Hands a submission over; its reply channel gets the decision, also that it cannot be taken. Gives it back if the
+    /// session is leaving memory: it is for the one that is loaded after it.
+    pub(crate) fn submit(&self, submission: Box<Submission>, control: bool) -> Result<(), Box<Submission>> {
+        let Some(_passing) = self.gate.pass() else { return Err(submission) };
+        let full = if control {
+            match self.control.try_reserve() {
+                Ok(place) => {
+                    place.send(Control::Op(submission));
+                    return Ok(());
                 }
+                Err(mpsc::error::TrySendError::Full(())) => true,
+                Err(mpsc::error::TrySendError::Closed(())) => false,
             }
         } else {
-            match self.work.try_send(submission) {
-                Ok(()) => return,
-                Err(mpsc::error::TrySendError::Full(refused)) => (Some(refused), OpError::Overloaded),
-                Err(mpsc::error::TrySendError::Closed(refused)) => (Some(refused), OpError::ShuttingDown),
+            match self.work.try_reserve() {
+                Ok(place) => {
+                    place.send(submission);
+                    return Ok(());
+                }
+                Err(mpsc::error::TrySendError::Full(())) => true,
+                Err(mpsc::error::TrySendError::Closed(())) => false,
             }
         };
-        if let Some(refused) = refused {
-            refused.reply.send(Err(error));
-        }
+        submission.reply.send(Err(if full { OpError::Overloaded } else { OpError::ShuttingDown }));
+        Ok(())
     }
 
-    /// The stream of the session from now on.
-    pub(crate) async fn subscribe(&self) -> Result<SessionStream, OpError> {
+    /// The stream of the session from now on; `None` if it is leaving memory.
+    pub(crate) async fn subscribe(&self) -> Option<SessionStream> {
         let (reply, stream) = oneshot::channel();
-        self.control.send(Control::Subscribe(reply)).await.map_err(|_| OpError::ShuttingDown)?;
-        stream.await.map_err(|_| OpError::ShuttingDown)
+        let place = self.control.reserve().await.ok()?;
+        {
+            let _passing = self.gate.pass()?;
+            place.send(Control::Subscribe(reply));
+        }
+        stream.await.ok()
     }
 }

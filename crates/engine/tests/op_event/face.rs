@@ -95,6 +95,7 @@ impl Face {
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
+            idle_session: Duration::from_secs(1800),
             sources: Sources::default(),
             unattended: Unattended::Wait,
             // Nobody on this face reads the streams of single sessions.

@@ -89,6 +89,7 @@ impl Stage {
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
+            idle_session: Duration::from_secs(1800),
             unattended,
             sources: Sources { user_home: Some(folder.path().join("user")), ..Sources::default() },
             on_load: Box::new(move |stream| loads.lock().push(stream)),

@@ -116,6 +116,9 @@ pub(super) const KEYS: &[Key] = &[
     key(&["limits", "idle_agent_seconds"], |config, _, value| {
         seconds(value, 1, &mut config.limits.idle_agent)
     }),
+    key(&["limits", "idle_thread_seconds"], |config, _, value| {
+        seconds(value, 1, &mut config.limits.idle_thread)
+    }),
     key(&["server", "idle_exit_seconds"], |config, _, value| seconds(value, 0, &mut config.server.idle_exit)),
     text_key(&["server", "unattended"], |config, _, value| {
         config.server.unattended = text(value)?.parse().map_err(Wrong::Value)?;

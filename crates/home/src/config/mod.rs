@@ -116,6 +116,8 @@ pub struct Limits {
     pub stop: Duration,
     /// An agent without turns and watchers is stopped after this. Default: 600 s.
     pub idle_agent: Duration,
+    /// A thread without turns and subscribers leaves memory after this. Default: 1800 s.
+    pub idle_thread: Duration,
 }
 
 impl Default for Limits {
@@ -130,6 +132,7 @@ impl Default for Limits {
             stall: Duration::from_secs(60),
             stop: Duration::from_secs(2),
             idle_agent: Duration::from_secs(600),
+            idle_thread: Duration::from_secs(1800),
         }
     }
 }

@@ -66,6 +66,7 @@ impl Stage {
             blobs: None,
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
+            idle_session: Duration::from_secs(1800),
             sources: Sources::default(),
             unattended,
             on_load: Box::new(|mut stream| {
