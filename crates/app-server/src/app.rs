@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use signalbox_engine::{Engine, wall_clock_ms};
-use signalbox_facts::SessionId;
+use signalbox_facts::{SessionId, SessionRow};
 use signalbox_rpc::{CloseReason, Ctx, Hooks, Peer, RegistryError, Service, StrayResponse};
 
 use crate::approvals;
@@ -122,6 +122,15 @@ impl AppServer {
         let watching = self.engine().watch(session).await?;
         let hub = self.hubs().get(session).ok_or(signalbox_engine::OpError::ShuttingDown)?;
         Ok(Visit::new(hub, watching))
+    }
+
+    /// The row of a thread, which need not be in memory for it.
+    pub(crate) async fn row(&self, session: SessionId) -> Result<SessionRow, Error> {
+        if let Some(hub) = self.hubs().get(session) {
+            return Ok(hub.read(false).await?.row);
+        }
+        let row = self.hubs().reader_of(session).session(session).await?;
+        row.ok_or_else(|| errors::thread_not_found(&session.to_string()))
     }
 }
 

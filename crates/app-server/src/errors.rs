@@ -37,11 +37,34 @@ pub(crate) enum Error {
 impl From<Error> for RpcError {
     fn from(error: Error) -> Self {
         match error {
+            Error::Op(OpError::InvalidParams { path, message }) => {
+                Self::invalid_params(message, member(path), None)
+            }
             Error::Op(error) => of_op(&error),
             Error::Store(error) => of_store(&error),
             Error::Rpc(error) => error,
         }
     }
+}
+
+/// What the methods call a field of an Op.
+fn member(field: &'static str) -> &'static str {
+    match field {
+        "client_message_id" => "clientUserMessageId",
+        "doc" => "input",
+        "option_id" => "optionId",
+        "order" => "queuedSubmissionIds",
+        "queued" => "queuedSubmissionId",
+        "request_id" => "approvalId",
+        "roots" => "runtimeWorkspaceRoots",
+        "title" => "name",
+        other => other,
+    }
+}
+
+/// What the core says of a raw Op, in whose words the caller spoke.
+pub(crate) fn of_raw_op(error: &OpError) -> Error {
+    of_op(error).into()
 }
 
 /// There is no thread of this id.
@@ -199,6 +222,13 @@ mod tests {
             hint: None,
         }));
         assert_eq!(error.data["command"], "cmd");
+    }
+
+    #[test]
+    fn fields_have_the_names_that_the_caller_used() {
+        let error = || OpError::InvalidParams { path: "option_id", message: "no".into() };
+        assert_eq!(RpcError::from(Error::from(error())).data["path"], "optionId");
+        assert_eq!(RpcError::from(of_raw_op(&error())).data["path"], "option_id");
     }
 
     #[test]

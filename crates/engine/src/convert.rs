@@ -276,6 +276,15 @@ pub fn baseline_out(baseline: &facts::WorktreeBaseline) -> ops::WorktreeBaseline
     }
 }
 
+/// How the agent of a fork knows what was said before, to the wire.
+#[must_use]
+pub fn fork_context_out(context: facts::ForkContext) -> ops::ForkContext {
+    match context {
+        facts::ForkContext::Agent => ops::ForkContext::Agent,
+        facts::ForkContext::History => ops::ForkContext::History,
+    }
+}
+
 /// A session rule, to the wire.
 #[must_use]
 pub fn rule_out(rule: &facts::SessionRule) -> ops::SessionRule {

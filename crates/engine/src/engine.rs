@@ -388,6 +388,7 @@ impl Engine {
             request_id: new.request_id,
             source: new.source.as_deref().map_or(SessionSource::App, convert::source_in),
             forked_from: None,
+            fork_context: None,
             ephemeral: new.ephemeral,
         };
         let mut batch = Batch::new(session, 0, (self.core.now_ms)());

@@ -36,6 +36,7 @@ fn fact_event(fact: &Fact) -> Option<Event> {
                 .as_ref()
                 .map(|worktree| convert::baseline_out(&worktree.baseline)),
             forked_from: created.forked_from.map(|session| session.to_string()),
+            fork_context: created.fork_context.map(convert::fork_context_out),
             request_id: created.request_id.clone(),
         },
         FactBody::TitleChanged(changed) => {

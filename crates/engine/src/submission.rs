@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use signalbox_facts::{
-    Decision, Failure, PermissionResolved, ResolvedBy, ResolverKind, SessionId, SubmissionId, TurnId,
+    Decision, Failure, ForkContext, PermissionResolved, ResolvedBy, ResolverKind, SessionId, SubmissionId,
+    TurnId,
 };
 use signalbox_protocol::ops::Op;
 use tokio::sync::oneshot;
@@ -117,6 +118,13 @@ pub enum Accepted {
     Created {
         /// Its id.
         session: SessionId,
+    },
+    /// A session exists that began with another one's history.
+    Forked {
+        /// Its id.
+        session: SessionId,
+        /// How its agent knows what was said before.
+        context: ForkContext,
     },
     /// A turn began.
     Started {

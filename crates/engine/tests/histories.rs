@@ -55,7 +55,7 @@ async fn forked(session: &Watched, through: Option<TurnId>) -> Result<SessionId,
         request_id: Some("fork-1".to_owned()),
     };
     match session.submit(op).await? {
-        Accepted::Created { session } => Ok(session),
+        Accepted::Forked { session, .. } => Ok(session),
         other => panic!("{other:?}"),
     }
 }

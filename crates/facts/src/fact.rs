@@ -211,9 +211,22 @@ pub struct SessionCreated {
     /// The session it was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<SessionId>,
+    /// Of a fork: how its agent knows what was said before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_context: Option<ForkContext>,
     /// Lives in memory only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
+}
+
+/// How the agent of a forked session knows what was said before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkContext {
+    /// It goes on with a copy that the source's agent made of its own conversation.
+    Agent,
+    /// It begins a new conversation and is told the newest part of the history.
+    History,
 }
 
 /// A checkout made for a session.

@@ -17,10 +17,10 @@ mod tool;
 pub use activity::{Activity, ActivityState, FailedReason};
 pub use compact::compact;
 pub use fact::{
-    AgentText, CompactionStatus, ContextCompaction, Fact, FactBody, Failure, Plan, PlanEntry, PlanStatus,
-    PolicyChanged, QueueChanged, QueuedPrompt, Reverted, SessionCreated, SettingsChanged, TitleChanged,
-    TitleOrigin, ToolOutput, TurnDiff, TurnEnded, TurnStatus, Usage, Warning, Worktree, WorktreeBaseline,
-    WorktreeDiscarded,
+    AgentText, CompactionStatus, ContextCompaction, Fact, FactBody, Failure, ForkContext, Plan, PlanEntry,
+    PlanStatus, PolicyChanged, QueueChanged, QueuedPrompt, Reverted, SessionCreated, SettingsChanged,
+    TitleChanged, TitleOrigin, ToolOutput, TurnDiff, TurnEnded, TurnStatus, Usage, Warning, Worktree,
+    WorktreeBaseline, WorktreeDiscarded,
 };
 pub use ids::{InputId, Provider, Seq, SessionId, SubmissionId, TurnId};
 pub use pending::{

@@ -234,6 +234,7 @@ impl Session {
             request_id: None,
             source: SessionSource::App,
             forked_from: None,
+            fork_context: None,
             ephemeral: false,
         };
         self.commit([FactBody::SessionCreated(created.into())])

@@ -20,7 +20,12 @@ pub(crate) struct Cursor<'h> {
 impl<'h> Cursor<'h> {
     /// The next one.
     pub(crate) fn next(hubs: &'h Hubs) -> Self {
-        Self { epoch: hubs.epoch(), place: hubs.next_place() }
+        Self::at(hubs, hubs.next_place())
+    }
+
+    /// This one.
+    pub(crate) fn at(hubs: &'h Hubs, place: u64) -> Self {
+        Self { epoch: hubs.epoch(), place }
     }
 }
 

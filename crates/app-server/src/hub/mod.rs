@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use signalbox_engine::{Attending, OpError, SessionStream, Watching};
-use signalbox_facts::{Seq, SessionId, SessionRow};
+use signalbox_facts::{ConfigOption, Seq, SessionId, SessionRow};
 use signalbox_protocol::app::{Thread, ThreadSettings, Turn};
 use signalbox_rpc::{ConnectionId, Peer};
 use tokio::sync::{mpsc, oneshot};
@@ -36,6 +36,8 @@ pub(crate) struct Hub {
     /// Held from taking a cursor to handing its frame out, so that cursors come in order. Innermost of all locks here but
     /// those of the connections.
     pub(crate) telling: Mutex<()>,
+    /// A place before all deliveries of this hub.
+    born: u64,
     /// The newest fact that was shown.
     seq: AtomicU64,
     /// The client that set the policy does not want to be asked: what would be asked is rejected.
@@ -72,10 +74,24 @@ pub(crate) enum Command {
 pub(crate) enum Wants {
     /// It has just made the thread: the snapshot holds what it was made with, and nothing is told again.
     Made,
+    /// The same of a thread that began with another one's history; its newest turn too.
+    Forked,
     /// The thread without turns, and the latest values behind it.
     Outline,
     /// The newest turn too.
     Turn,
+}
+
+impl Wants {
+    /// Whether the thread is new, so that everything that is told of it follows.
+    pub(crate) fn is_new(self) -> bool {
+        matches!(self, Self::Made | Self::Forked)
+    }
+
+    /// Whether the newest turn is wanted.
+    pub(crate) fn with_turn(self) -> bool {
+        matches!(self, Self::Turn | Self::Forked)
+    }
 }
 
 /// The answer to a joining: the thread up to the point of joining. What follows it waits behind the hold.
@@ -100,6 +116,8 @@ pub(crate) struct Snapshot {
     pub(crate) seq: Seq,
     /// Its place among the deliveries.
     pub(crate) cursor: String,
+    /// The agent's options, as far as they are known.
+    pub(crate) options: Vec<ConfigOption>,
 }
 
 /// A hub and its task, which is not running yet.
@@ -111,6 +129,7 @@ pub(crate) fn new(hubs: Hubs, stream: SessionStream) -> (Arc<Hub>, Task) {
         subscribers: Mutex::default(),
         present: Mutex::default(),
         telling: Mutex::default(),
+        born: hubs.next_place(),
         seq: AtomicU64::new(stream.row.last_seq),
         never_ask: AtomicBool::new(false),
         told_limits: AtomicBool::new(false),

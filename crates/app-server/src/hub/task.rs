@@ -316,6 +316,7 @@ impl Task {
     // ---- commands ----
 
     async fn command(&mut self, command: Command) {
+        self.take_in_what_waits();
         if let State::Waiting(_) = &self.state
             && let Err(error) = self.load().await
         {
@@ -344,6 +345,16 @@ impl Task {
         }
     }
 
+    /// Whoever asks behind an Op that was accepted finds what it did.
+    fn take_in_what_waits(&mut self) {
+        for _ in 0..self.commits.len() {
+            match self.commits.try_recv() {
+                Ok(commit) => self.commit(&commit),
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Takes in the session's first commit, which its maker must find in the snapshot.
     async fn catch_up(&mut self) {
         while let State::Ready(view, _) = &self.state
@@ -358,10 +369,14 @@ impl Task {
 
     fn join(&self, view: &ThreadView, subscriber: &Subscriber, watching: Watching, wants: Wants) -> Joined {
         let hold = subscriber.hold(&self.hubs, self.hub.session);
-        if wants != Wants::Made {
+        if !wants.is_new() {
             subscriber.connection.superseded(self.hub.session);
         }
-        let snapshot = self.snapshot(view, wants == Wants::Turn);
+        let mut snapshot = self.snapshot(view, wants.with_turn());
+        if wants.is_new() {
+            // Behind the answer comes all that was ever told of the thread, its `thread/started` first.
+            snapshot.cursor = Cursor::at(&self.hubs, self.hub.born).to_string();
+        }
         {
             let mut subscribers = self.hub.subscribers.lock();
             subscribers.retain(|known| known.peer.id() != subscriber.peer.id());
@@ -375,7 +390,7 @@ impl Task {
             // Its hook may have run before it was in the list.
             self.hub.leave(&subscriber.peer);
         }
-        let told = if wants == Wants::Made { Vec::new() } else { view.joining() };
+        let told = if wants.is_new() { Vec::new() } else { view.joining() };
         let _order = self.hub.telling.lock();
         for effect in told {
             let delivery = match &effect {
@@ -405,6 +420,7 @@ impl Task {
             turn_first_seq: view.turn_first_seq(),
             seq: view.seq(),
             cursor: Cursor::next(&self.hubs).to_string(),
+            options: view.config_options().unwrap_or_default().to_vec(),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::settings::profiles;
 use crate::app::AppServer;
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
-    let empty: [(&str, &str); 5] = [
+    let empty: [(&str, &str); 4] = [
         (method::HOOKS_LIST, "Hooks; there are none."),
         (
             method::COLLABORATION_MODE_LIST,
@@ -18,7 +18,6 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
         ),
         (method::EXPERIMENTAL_FEATURE_LIST, "Switches for unfinished features; there are none."),
         (method::MCP_SERVER_STATUS_LIST, "MCP servers of this server; agents have their own."),
-        (method::SKILLS_LIST, "Skills known to this server; none yet."),
     ];
     for (name, doc) in empty {
         registry.method_sync(MethodSpec::new(name, Lane::Inline, doc), |_: Ctx<AppServer>, _: NoParams| {

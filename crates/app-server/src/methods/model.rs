@@ -34,7 +34,11 @@ fn list(ctx: Ctx<AppServer>, params: ModelListParams) -> Result<ModelListResult,
         first.is_default = true;
     }
     let from = match &params.cursor {
-        Some(cursor) => cursor.parse::<usize>().map_err(|_not_ours| errors::stale_cursor())?,
+        Some(cursor) => {
+            let from = cursor.parse::<usize>().ok();
+            // Fewer than before: an empty page would be taken for no models at all.
+            from.filter(|from| *from < models.len()).ok_or_else(errors::stale_cursor)?
+        }
         None => 0,
     };
     let limit = params.limit.map_or(usize::MAX, |limit| limit.max(1) as usize);

@@ -7,7 +7,7 @@ use signalbox_protocol::ops::Op;
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
 use crate::app::{AppServer, hold, origin, session_id};
-use crate::errors::Error;
+use crate::errors::{self, Error};
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
     registry.method(
@@ -38,6 +38,7 @@ async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitR
     let (reply, decision) = Reply::to_caller();
     let submission = Submission { id, op, origin: origin(&ctx), session: new, interrupt: false, reply };
     ctx.app().engine().dispatch(submission).await;
-    decision.await.map_err(|_gone| OpError::ShuttingDown)??;
+    let decided = decision.await.unwrap_or(Err(OpError::ShuttingDown));
+    decided.map_err(|error| errors::of_raw_op(&error))?;
     Ok(OpSubmitResult { submission_id: id.to_string() })
 }

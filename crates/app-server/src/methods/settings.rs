@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use signalbox_engine::convert as core;
+use signalbox_engine::project::config_option;
 use signalbox_facts::{Mode, Policy, Sandbox};
 use signalbox_protocol::app::{
-    AskForApproval, EmptyResult, NetworkAccess, SandboxMode, SandboxPolicy, ThreadSetNameParams,
-    ThreadSettingsUpdateParams, TurnEnvironment, method,
+    AskForApproval, EmptyResult, NetworkAccess, SandboxMode, SandboxPolicy, ThreadConfigOptionSetParams,
+    ThreadConfigOptionSetResult, ThreadSetNameParams, ThreadSettingsUpdateParams, TurnEnvironment, method,
 };
 use signalbox_protocol::ops::{self, Op, PolicyPatch, SettingsPatch};
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
@@ -31,6 +32,16 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
             )
             .role(Role::Operator),
             update,
+        )
+        .method(
+            MethodSpec::new(
+                method::THREAD_CONFIG_OPTION_SET,
+                Lane::Ordered,
+                "Ext: sets one of the agent's options: in the running agent first, if there is one, and for later ones. The \
+                 result is all options that are known by then.",
+            )
+            .role(Role::Operator),
+            set_option,
         );
 }
 
@@ -68,6 +79,19 @@ async fn update(ctx: Ctx<AppServer>, params: ThreadSettingsUpdateParams) -> Resu
     }
     change.apply(&hub);
     Ok(EmptyResult {})
+}
+
+async fn set_option(
+    ctx: Ctx<AppServer>,
+    params: ThreadConfigOptionSetParams,
+) -> Result<ThreadConfigOptionSetResult, Error> {
+    let session = session_id(&params.thread_id)?;
+    hold(&ctx, session);
+    let op =
+        Op::SetConfigOption { session: params.thread_id, config_id: params.config_id, value: params.value };
+    ctx.app().engine().submit(op, origin(&ctx)).await?;
+    let snapshot = ctx.app().hub(session).await?.read(false).await?;
+    Ok(ThreadConfigOptionSetResult { options: snapshot.options.iter().map(config_option).collect() })
 }
 
 /// What a client says about the policy, in any of its ways.

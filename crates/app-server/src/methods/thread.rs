@@ -12,7 +12,7 @@ use signalbox_protocol::ops::{NewSession, Op, Provider, SettingsPatch};
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
 use super::settings::{PolicyWishes, directory, not_used, only_local, sandbox_of};
-use super::turns;
+use super::turns::{self, Newest};
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::connection::{Connection, Subscriber};
 use crate::errors::{self, Error};
@@ -105,8 +105,7 @@ fn new_session(
         directory(app, params.cwd.as_deref()).unwrap_or_else(|| app.info().base_dir.display().to_string());
     let effort = params.config.as_ref().and_then(|config| config.get("model_reasoning_effort"));
     let effort = effort.and_then(|effort| effort.as_str()).map(str::to_owned);
-    let of_cli = |peer| Connection::of(peer).client().is_some_and(|client| client.name == CLI_CLIENT);
-    let is_cli = params.thread_source.as_deref() == Some("cli") || ctx.peer_opt().is_some_and(of_cli);
+    let source = source(ctx, params.thread_source.as_deref());
     NewSession {
         use_worktree: params.worktree.is_some(),
         worktree_base: params.worktree.as_ref().map(|worktree| worktree.base),
@@ -119,9 +118,16 @@ fn new_session(
         base_instructions: params.base_instructions,
         developer_instructions: params.developer_instructions,
         ephemeral: params.ephemeral.unwrap_or(false),
-        source: is_cli.then(|| "cli".to_owned()),
+        source,
         ..NewSession::new(Provider::from_name(&provider), cwd)
     }
+}
+
+/// What a thread of this caller is said to be made by, if that is not any client.
+pub(super) fn source(ctx: &Ctx<AppServer>, named: Option<&str>) -> Option<String> {
+    let of_cli = |peer| Connection::of(peer).client().is_some_and(|client| client.name == CLI_CLIENT);
+    let is_cli = named == Some("cli") || ctx.peer_opt().is_some_and(of_cli);
+    is_cli.then(|| "cli".to_owned())
 }
 
 fn unused_at_start(params: &ThreadStartParams) -> Vec<String> {
@@ -151,22 +157,14 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
             snapshot.row.provider
         ));
     }
-    let mut turns = Vec::new();
-    let mut more_before = None;
-    if !params.exclude_turns {
-        let newest = snapshot.turn.take();
-        let used = newest.as_ref().map_or(0, turns::size_of);
-        let first = snapshot.turn_first_seq.unwrap_or(snapshot.seq + 1);
-        let left = turns::PAGE_BYTES.saturating_sub(used);
-        let older = turns::newest_before(&app.hubs().reader_of(session), &snapshot.row, first, left).await?;
-        turns = older.turns;
-        turns.extend(newest);
-        more_before = older.more_before;
-    }
+    let newest = match params.exclude_turns {
+        true => Newest::default(),
+        false => turns::newest(&app.hubs().reader_of(session), &mut snapshot).await?,
+    };
     warn(&ctx, session, warnings);
     Ok(ThreadResumeResult {
-        opened: opened(snapshot, turns),
-        turns_backwards_cursor: more_before.map(|seq| turns::cursor(session, seq)),
+        turns_backwards_cursor: newest.cursor(session),
+        opened: opened(snapshot, newest.turns),
         items_backwards_cursor: None,
         continued: false,
     })
@@ -284,14 +282,18 @@ fn unsubscribe(
 }
 
 /// Subscribes the caller; one that cannot be sent anything gets the thread as it is.
-async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Visit, wants: Wants) -> Result<Snapshot, Error> {
-    let Some(peer) = ctx.peer_opt() else { return hub.read(wants == Wants::Turn).await };
+pub(super) async fn join_or_read(
+    ctx: &Ctx<AppServer>,
+    hub: &Visit,
+    wants: Wants,
+) -> Result<Snapshot, Error> {
+    let Some(peer) = ctx.peer_opt() else { return hub.read(wants.with_turn()).await };
     let joined = hub.join(Subscriber::new(peer), wants).await?;
     ctx.keep_until_sent(Box::new(joined.hold));
     Ok(joined.snapshot)
 }
 
-fn warn(ctx: &Ctx<AppServer>, session: SessionId, warnings: Vec<String>) {
+pub(super) fn warn(ctx: &Ctx<AppServer>, session: SessionId, warnings: Vec<String>) {
     let Some(peer) = ctx.peer_opt() else { return };
     let subscriber = Subscriber::new(peer);
     for message in warnings {
@@ -299,7 +301,7 @@ fn warn(ctx: &Ctx<AppServer>, session: SessionId, warnings: Vec<String>) {
     }
 }
 
-fn opened(snapshot: Snapshot, turns: Vec<signalbox_protocol::app::Turn>) -> OpenedThread {
+pub(super) fn opened(snapshot: Snapshot, turns: Vec<signalbox_protocol::app::Turn>) -> OpenedThread {
     let Snapshot { row, mut thread, settings, seq, cursor, .. } = snapshot;
     debug_assert!(turns.iter().all(|turn| turn.items_view == TurnItemsView::Full));
     thread.turns = turns;

@@ -4,6 +4,7 @@ use signalbox_facts::{Seq, SessionId, SessionRow};
 use signalbox_protocol::app::Turn;
 use signalbox_store::{Reader, StoreError, TurnQuery};
 
+use crate::hub::Snapshot;
 use crate::view::history;
 
 /// Most bytes of turns that a result carries beside the newest turn, unless a client asked for all.
@@ -27,6 +28,13 @@ pub(super) struct Newest {
     pub(super) turns: Vec<Turn>,
     /// First seq of the oldest of them, if there are older ones.
     pub(super) more_before: Option<Seq>,
+}
+
+impl Newest {
+    /// Where `thread/turns/list` goes on to older ones.
+    pub(super) fn cursor(&self, session: SessionId) -> Option<String> {
+        self.more_before.map(|seq| cursor(session, seq))
+    }
 }
 
 /// The newest turns that began before this seq, at most `bytes` of them as JSON.
@@ -62,6 +70,17 @@ pub(super) async fn newest_before(
             return Ok(newest);
         }
     }
+}
+
+/// The newest turns of a snapshot, as many as fit: the one in view, and out of the store those before it.
+pub(super) async fn newest(reader: &Reader, snapshot: &mut Snapshot) -> Result<Newest, StoreError> {
+    let in_view = snapshot.turn.take();
+    let used = in_view.as_ref().map_or(0, size_of);
+    let first = snapshot.turn_first_seq.unwrap_or(snapshot.seq + 1);
+    let left = PAGE_BYTES.saturating_sub(used);
+    let mut newest = newest_before(reader, &snapshot.row, first, left).await?;
+    newest.turns.extend(in_view);
+    Ok(newest)
 }
 
 /// The place from which `thread/turns/list` goes on to older turns.

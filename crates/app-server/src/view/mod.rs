@@ -108,7 +108,12 @@ impl ThreadView {
     /// Takes in the next committed fact. Gives what is to be told of it, in order.
     pub fn apply<'f>(&mut self, fact: &'f Fact) -> Effects<'f> {
         let mut out = self.usage_first(!matches!(fact.body, FactBody::Usage(_)));
-        out.at(fact.through_seq, fact.at_ms);
+        let seq = match &fact.body {
+            // The first fact of a fork comes last: what is told of it reflects the history behind it.
+            FactBody::SessionCreated(_) => fact.through_seq.max(self.session.last_seq),
+            _ => fact.through_seq,
+        };
+        out.at(seq, fact.at_ms);
         self.take(fact, &mut out);
         out.into_effects()
     }

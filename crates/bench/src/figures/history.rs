@@ -197,6 +197,7 @@ fn created(cwd: &Path) -> SessionCreated {
         request_id: None,
         source: SessionSource::App,
         forked_from: None,
+        fork_context: None,
         ephemeral: false,
     }
 }

@@ -20,6 +20,7 @@ impl State {
                 worktree_baseline,
                 request_id,
                 forked_from,
+                fork_context: _,
             } => {
                 let frame = self.frame;
                 let known = self.session(&session, &mut changes);

@@ -200,7 +200,7 @@ impl Actor {
                 Some(input.options.iter().find(|option| option.id == *option_id).ok_or_else(|| {
                     let offered: Vec<_> = input.options.iter().map(|option| option.id.as_str()).collect();
                     let message = format!("{option_id:?} is not offered; offered are {}", offered.join(", "));
-                    OpError::InvalidParams { path: "optionId", message }
+                    OpError::InvalidParams { path: "option_id", message }
                 })?)
             }
         };
@@ -251,7 +251,7 @@ impl Actor {
         let (key, input) = self.waiting(id)?;
         let Some(form) = &input.form else {
             let message = format!("{id} is a permission request; answer it with one of its options");
-            return Err(OpError::InvalidParams { path: "approvalId", message });
+            return Err(OpError::InvalidParams { path: "request_id", message });
         };
         let answer = match answer {
             ops::ElicitationAnswer::Accept { content } => {

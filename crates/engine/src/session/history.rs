@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use signalbox_facts::{
-    Committed, FactBody, Provider, Reverted, SessionCreated, SessionId, SessionRow, SettingsChanged,
-    SignalBody, TurnId, TurnRow, TurnStatus,
+    Committed, FactBody, ForkContext, Provider, Reverted, SessionCreated, SessionId, SessionRow,
+    SettingsChanged, SignalBody, TurnId, TurnRow, TurnStatus,
 };
 use signalbox_protocol::ops::Op;
 use signalbox_store::{Commit, Fork, ForkError, StoreError, TurnQuery};
@@ -81,6 +81,7 @@ impl Actor {
             request_id,
             source: source.as_deref().map_or(self.row.source, convert::source_in),
             forked_from: Some(self.row.id),
+            fork_context: Some(ForkContext::History),
             ephemeral: false,
         };
         let session = id.unwrap_or_else(SessionId::generate);
@@ -106,7 +107,7 @@ impl Actor {
             // Somebody has found and loaded it in the same moment.
             self.core.bus.committed(&[told]);
         }
-        Ok(Accepted::Created { session })
+        Ok(Accepted::Forked { session, context: ForkContext::History })
     }
 
     /// The agent's options, which no history tells. A fork without them is still a fork.

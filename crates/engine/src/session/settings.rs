@@ -232,8 +232,8 @@ impl Actor {
     pub(super) async fn rename(&mut self, title: String) -> Result<Accepted, OpError> {
         let title: String = title.trim().chars().take(MAX_TITLE_SCALARS).collect();
         if title.is_empty() {
-            let message = "the name is empty; give it at least one visible character".to_owned();
-            return Err(OpError::InvalidParams { path: "name", message });
+            let message = "the title is empty; give it at least one visible character".to_owned();
+            return Err(OpError::InvalidParams { path: "title", message });
         }
         self.store_setting(FactBody::TitleChanged(TitleChanged { title, origin: TitleOrigin::Manual })).await
     }

@@ -557,13 +557,13 @@ impl Actor {
 }
 
 pub(super) fn used_before(id: &str) -> OpError {
-    let message = format!("clientUserMessageId {id:?} was used for another input; use a new id");
-    OpError::InvalidParams { path: "clientUserMessageId", message }
+    let message = format!("the message id {id:?} was used for another input; use a new id");
+    OpError::InvalidParams { path: "client_message_id", message }
 }
 
 pub(super) fn empty_input() -> OpError {
     let message = "the input is empty; send at least one text, file, image or resource".to_owned();
-    OpError::InvalidParams { path: "input", message }
+    OpError::InvalidParams { path: "doc", message }
 }
 
 pub(super) fn is_blank(blocks: &[DocBlock]) -> bool {

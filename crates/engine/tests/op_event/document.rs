@@ -86,7 +86,7 @@ const EVENTS: [(&str, Keys, Keys, Keys); 16] = [
         "session_created",
         &["session", "cwd"],
         &["project_path", "worktree_path", "worktree_baseline", "request_id"],
-        &["forked_from"],
+        &["forked_from", "fork_context"],
     ),
     ("session_title_changed", &["session", "title"], &[], &[]),
     ("session_activity_changed", &["session", "activity"], &[], &[]),

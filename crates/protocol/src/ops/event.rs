@@ -10,7 +10,7 @@ use super::activity::Activity;
 use super::form::{ElicitationAction, Form};
 use super::policy::{Policy, SessionRule};
 use super::queue::QueuedPrompt;
-use super::session::WorktreeBaseline;
+use super::session::{ForkContext, WorktreeBaseline};
 
 /// One event. `transcript_seq` is the sequence of the stored fact behind it; a client that holds a snapshot applies only
 /// what is newer.
@@ -31,6 +31,9 @@ pub enum Event {
         /// The session whose history this one began with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forked_from: Option<String>,
+        /// Of a fork: how its agent knows what was said before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fork_context: Option<ForkContext>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
     },

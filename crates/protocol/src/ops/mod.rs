@@ -30,10 +30,11 @@ pub use event::{
 };
 pub use form::{ElicitationAction, ElicitationAnswer, Form, FormField, FormFieldKind, FormOption};
 pub use frame::{ClientRequest, ServerFrame};
+pub(crate) use op::choice_or_switch;
 pub use op::{NewSession, Op, TurnInput, TurnMode};
 pub use policy::{PermissionMode, Policy, PolicyPatch, SandboxLevel, SessionRule};
 pub use provider::Provider;
 pub use queue::QueuedPrompt;
-pub use session::{BaselineKind, MemoryAccess, SessionSnapshot, TitleOrigin, WorktreeBaseline};
+pub use session::{BaselineKind, ForkContext, MemoryAccess, SessionSnapshot, TitleOrigin, WorktreeBaseline};
 pub use settings::SettingsPatch;
 pub use transcript::{Part, Role, TranscriptEntry};

@@ -441,7 +441,8 @@ impl Op {
     }
 }
 
-fn choice_or_switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+/// A choice as string; a JSON boolean is read as `true` or `false`.
+pub(crate) fn choice_or_switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a choice as string, or a boolean")]
     enum ChoiceOrSwitch {

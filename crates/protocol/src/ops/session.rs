@@ -107,3 +107,13 @@ pub struct WorktreeBaseline {
     /// For people: ref and short id.
     pub display: String,
 }
+
+/// How the agent of a forked session knows what was said before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkContext {
+    /// It goes on with a copy that the source's agent made of its own conversation.
+    Agent,
+    /// It begins a new conversation, and its first prompt comes with the newest part of the history.
+    History,
+}

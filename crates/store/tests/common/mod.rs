@@ -106,6 +106,7 @@ pub fn created(cwd: &str, provider: &str) -> FactBody {
             request_id: None,
             source: SessionSource::App,
             forked_from: None,
+            fork_context: None,
             ephemeral: false,
         }
         .into(),

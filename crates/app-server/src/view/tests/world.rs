@@ -100,6 +100,7 @@ impl World {
             request_id: Some("r0".into()),
             source: SessionSource::App,
             forked_from: None,
+            fork_context: None,
             ephemeral: false,
         };
         world.fact(None, FactBody::SessionCreated(Box::new(created)));
