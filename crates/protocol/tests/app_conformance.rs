@@ -178,6 +178,77 @@ fn results_have_the_shape_existing_clients_read() {
 }
 
 #[test]
+fn results_about_histories_queues_and_skills_have_the_shape_existing_clients_read() {
+    let api = Conformance::load();
+    for thread in [thread(), bare_thread()] {
+        for context in [ops::ForkContext::Agent, ops::ForkContext::History] {
+            let opened = opened(thread.clone());
+            let forked = ThreadForkResult { opened, turns_backwards_cursor: Some("c".into()), context };
+            api.result(method::THREAD_FORK, &forked);
+        }
+        let reverted = ThreadRevertResult {
+            thread: thread.clone(),
+            turns_backwards_cursor: None,
+            items_backwards_cursor: None,
+            snapshot_seq: 1,
+        };
+        api.result(method::THREAD_REVERT, &reverted);
+        api.result(method::THREAD_UNARCHIVE, &ThreadUnarchiveResult { thread });
+    }
+    for done in [
+        method::THREAD_ARCHIVE,
+        method::THREAD_DELETE,
+        method::THREAD_COMPACT_START,
+        method::THREAD_QUEUE_REORDER,
+    ] {
+        api.result(done, &EmptyResult {});
+    }
+    let queued = QueuedSubmission {
+        id: "q".into(),
+        client_user_message_id: "c".into(),
+        input: vec![UserInput::Text { text: "Hi".into(), text_elements: vec![] }],
+        responsesapi_client_metadata: Some([("k".to_owned(), "v".to_owned())].into()),
+    };
+    api.result(method::THREAD_QUEUE_ADD, &ThreadQueueAddResult { queued_submission: queued.clone() });
+    api.result(method::THREAD_QUEUE_UPDATE, &ThreadQueueUpdateResult { queued_submission: queued.clone() });
+    let list = ThreadQueueListResult { data: vec![queued], next_cursor: Some("n".into()), paused: true };
+    api.result(method::THREAD_QUEUE_LIST, &list);
+    api.result(method::THREAD_QUEUE_DELETE, &ThreadQueueDeleteResult { deleted: false });
+    let skill = |scope, interface| SkillMetadata {
+        name: "s".into(),
+        description: String::new(),
+        short_description: None,
+        path: "/s/SKILL.md".into(),
+        scope,
+        enabled: true,
+        interface,
+    };
+    let entry = SkillsListEntry {
+        cwd: "/w".into(),
+        skills: vec![
+            skill(SkillScope::Repo, None),
+            skill(SkillScope::User, Some(SkillInterface { display_name: Some("S".into()) })),
+            skill(SkillScope::Admin, None),
+        ],
+        errors: vec![SkillErrorInfo { path: "/w/b".into(), message: "no".into() }],
+    };
+    api.result(method::SKILLS_LIST, &SkillsListResult { data: vec![entry] });
+    let empty = EmptyListResult::default();
+    for list in [
+        method::HOOKS_LIST,
+        method::COLLABORATION_MODE_LIST,
+        method::EXPERIMENTAL_FEATURE_LIST,
+        method::MCP_SERVER_STATUS_LIST,
+    ] {
+        api.result(list, &empty);
+    }
+    api.result(method::PLUGIN_INSTALLED, &PluginInstalledResult::default());
+    let profile = PermissionProfileSummary { id: "ask:read_only".into(), allowed: true, description: None };
+    let profiles = PermissionProfileListResult { data: vec![profile], next_cursor: None };
+    api.result(method::PERMISSION_PROFILE_LIST, &profiles);
+}
+
+#[test]
 fn our_own_client_sends_what_the_api_takes() {
     let api = Conformance::load();
     let client_info = ClientInfo { name: "c".into(), title: None, version: "1".into() };
@@ -217,6 +288,16 @@ fn our_own_client_sends_what_the_api_takes() {
     api.params(method::TURN_STEER, &steer);
     api.params(method::TURN_INTERRUPT, &TurnInterruptParams { thread_id: "s".into(), turn_id: "t".into() });
     api.params(method::MODEL_LIST, &ModelListParams::default());
+    let fork = ThreadForkParams { thread_id: "s".into(), ephemeral: true, ..ThreadForkParams::default() };
+    api.params(method::THREAD_FORK, &fork);
+    let revert = ThreadRevertParams { thread_id: "s".into(), before_turn_id: "t".into() };
+    api.params(method::THREAD_REVERT, &revert);
+    api.params(method::THREAD_QUEUE_ADD, &ThreadQueueAddParams::default());
+    api.params(method::THREAD_QUEUE_LIST, &ThreadQueueListParams { limit: Some(1), ..Default::default() });
+    api.params(method::THREAD_QUEUE_UPDATE, &ThreadQueueUpdateParams::default());
+    api.params(method::THREAD_QUEUE_DELETE, &ThreadQueueDeleteParams::default());
+    api.params(method::THREAD_QUEUE_REORDER, &ThreadQueueReorderParams::default());
+    api.params(method::SKILLS_LIST, &SkillsListParams { cwds: vec!["/w".into()], force_reload: true });
     api.params(method::ACCOUNT_READ, &AccountReadParams::default());
     api.params(method::CONFIG_READ, &ConfigReadParams::default());
 }
