@@ -45,6 +45,10 @@ transcripts! {
     joiner_with_approval,
     worktree,
     transcript,
+    fork,
+    revert,
+    queue,
+    archive_delete,
 }
 
 #[test]

@@ -55,6 +55,13 @@ pub enum AgentEvent {
         /// Refused: why.
         result: Result<(), RefusedSetting>,
     },
+    /// The agent has copied its conversation, or has not.
+    Forked {
+        /// From the call.
+        token: Token,
+        /// The agent's own id of the copy, for [`crate::OpenSession::resume`]. Refused: why.
+        result: Result<String, RefusedSetting>,
+    },
     /// The agent has been silent in a prompt for this long; `None`: it speaks again.
     Stalled(Option<Duration>),
     /// Something worked less well than asked for, but the session goes on.
@@ -162,7 +169,7 @@ pub struct TokenUsage {
     pub total: u64,
 }
 
-/// Why a setting was not taken.
+/// Why a setting was not taken, or a copy not made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RefusedSetting {
     /// The agent has no such option, model or mode.

@@ -1,6 +1,7 @@
 //! The handle to a running agent: calls that never wait, and their arguments.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -120,6 +121,16 @@ pub(crate) enum Request {
     Mode(Token, String),
     Yolo(Token, bool),
     Option(Token, String, ConfigValue),
+    Fork(Token, ForkRequest),
+}
+
+/// Where a copy of the conversation shall go on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ForkRequest {
+    /// Its working directory, absolute.
+    pub cwd: PathBuf,
+    /// Additional workspace roots, absolute.
+    pub roots: Vec<PathBuf>,
 }
 
 /// A running, or starting, agent. Cheap to clone; when the last clone is dropped the agent is stopped. No call waits.
@@ -254,6 +265,15 @@ impl Agent {
         value: ConfigValue,
     ) -> Result<(), SendError> {
         self.send(Request::Option(token, id.into(), value))
+    }
+
+    /// Has the agent copy its conversation, so that another process can go on with the copy; answered by
+    /// [`crate::AgentEvent::Forked`] within [`Limits::fork`]. To be asked of an agent without a prompt.
+    ///
+    /// # Errors
+    /// The agent is gone.
+    pub fn fork(&self, token: Token, request: ForkRequest) -> Result<(), SendError> {
+        self.send(Request::Fork(token, request))
     }
 
     /// Stops the agent and every process of its own; [`crate::AgentEvent::Exited`] (or `StartFailed`) tells when.

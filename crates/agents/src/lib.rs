@@ -21,7 +21,8 @@ pub use event::{
     RequestKey, TokenUsage,
 };
 pub use handle::{
-    Agent, AgentGone, Answer, ElicitationAnswer, PromptBlock, PromptRequest, SendError, Token, start,
+    Agent, AgentGone, Answer, ElicitationAnswer, ForkRequest, PromptBlock, PromptRequest, SendError, Token,
+    start,
 };
 pub use presets::{Preset, preset, presets};
 pub use process::find_program;

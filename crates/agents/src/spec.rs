@@ -124,6 +124,8 @@ pub struct Limits {
     pub initialize: Duration,
     /// Longest silence of the agent while a `session/*` call waits for its answer.
     pub session: Duration,
+    /// From `session/fork` to the copy of the conversation; then there is none.
+    pub fork: Duration,
     /// From `session/cancel` to the answer of the prompt; then the processes are killed.
     pub cancel: Duration,
     /// Silence in a prompt (with nothing asked of the user) after which [`crate::AgentEvent::Stalled`] is sent.
@@ -145,6 +147,7 @@ impl Default for Limits {
         Self {
             initialize: Duration::from_secs(60),
             session: Duration::from_secs(120),
+            fork: Duration::from_secs(15),
             cancel: Duration::from_secs(10),
             stall: Duration::from_secs(120),
             replay_quiet: Duration::from_millis(500),

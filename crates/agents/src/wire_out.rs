@@ -1,7 +1,7 @@
 //! Every message that is sent to an agent, in the types of the schema crate. Nothing else names that crate.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1 as acp;
@@ -129,6 +129,37 @@ impl Outbox {
             .system_prompt(system_prompt(opening.instructions))
             .meta(some(opening.meta));
         self.request(id, "session/resume", params)
+    }
+
+    /// Not stable in the protocol, so without a type in the crate as it is used here.
+    pub(crate) fn fork_session(
+        &mut self,
+        id: u64,
+        session: &str,
+        cwd: &Path,
+        roots: &[PathBuf],
+        servers: Vec<McpServer>,
+    ) -> Result<(), Unwritable> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Fork<'a> {
+            session_id: &'a str,
+            cwd: &'a Path,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            additional_directories: &'a [PathBuf],
+            mcp_servers: Vec<acp::McpServer>,
+        }
+        let params = Fork {
+            session_id: session,
+            cwd,
+            additional_directories: roots,
+            mcp_servers: mcp_servers(servers),
+        };
+        self.request(id, "session/fork", params)
+    }
+
+    pub(crate) fn close_session(&mut self, id: u64, session: &str) -> Result<(), Unwritable> {
+        self.request(id, "session/close", acp::CloseSessionRequest::new(session.to_owned()))
     }
 
     pub(crate) fn set_option(

@@ -126,8 +126,10 @@ impl AppServer {
 
     /// The row of a thread, which need not be in memory for it.
     pub(crate) async fn row(&self, session: SessionId) -> Result<SessionRow, Error> {
-        if let Some(hub) = self.hubs().get(session) {
-            return Ok(hub.read(false).await?.row);
+        if let Some(hub) = self.hubs().get(session)
+            && let Some(snapshot) = hub.read_if_there(false).await?
+        {
+            return Ok(snapshot.row);
         }
         let row = self.hubs().reader_of(session).session(session).await?;
         row.ok_or_else(|| errors::thread_not_found(&session.to_string()))

@@ -219,6 +219,8 @@ impl Agent {
                 Ok(Reply::Later)
             }
             "session/load" | "session/resume" if self.start == Start::HangLoad => Ok(Reply::Later),
+            "session/fork" if self.start == Start::HangFork => Ok(Reply::Later),
+            "session/fork" if self.can_fork() => self.fork(params),
             "session/new" => self.new_session(params),
             "session/load" if self.start.can_load() => self.load(id, params),
             "session/resume" if self.start.can_resume() => self.resume(params),
@@ -258,6 +260,9 @@ impl Agent {
         let mut sessions = json!({"list": {}, "close": {}});
         if self.start.can_resume() {
             sessions["resume"] = json!({});
+        }
+        if self.can_fork() {
+            sessions["fork"] = json!({});
         }
         let result = json!({
             "protocolVersion": PROTOCOL_VERSION,

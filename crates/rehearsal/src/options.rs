@@ -38,6 +38,12 @@ pub enum Start {
     LoadOnly,
     /// `no-load`: an earlier session can be neither loaded nor resumed.
     NoLoad,
+    /// `no-fork`: a conversation cannot be copied.
+    NoFork,
+    /// `hang-fork`: `session/fork` is never answered.
+    HangFork,
+    /// `fail-fork`: `session/fork` gets an error -32603.
+    FailFork,
     /// `auth`: as `no-new`, with the error -32000 that asks for a login.
     Auth,
 }
@@ -48,7 +54,7 @@ pub enum OptionsError {
     /// The variable has none of the documented forms.
     #[error(
         "SIGNALBOX_REHEARSAL_START is `{value}`; known are exit:CODE, garbage, hang, slow:MS, no-new, hang-new, \
-         hang-load, load-only, no-load, auth"
+         hang-load, load-only, no-load, no-fork, hang-fork, fail-fork, auth"
     )]
     Start {
         /// What the variable holds.
@@ -100,6 +106,9 @@ impl Start {
             ("hang-load", None) => Self::HangLoad,
             ("load-only", None) => Self::LoadOnly,
             ("no-load", None) => Self::NoLoad,
+            ("no-fork", None) => Self::NoFork,
+            ("hang-fork", None) => Self::HangFork,
+            ("fail-fork", None) => Self::FailFork,
             ("auth", None) => Self::Auth,
             ("exit", Some(code)) => Self::Exit(code.parse().map_err(|_| unknown())?),
             ("slow", Some(ms)) => Self::Slow(Duration::from_millis(ms.parse().map_err(|_| unknown())?)),
@@ -122,6 +131,10 @@ mod tests {
         assert_eq!(
             (read("hang-new"), read("hang-load"), read("load-only"), read("no-load")),
             (Start::HangNew, Start::HangLoad, Start::LoadOnly, Start::NoLoad)
+        );
+        assert_eq!(
+            (read("no-fork"), read("hang-fork"), read("fail-fork")),
+            (Start::NoFork, Start::HangFork, Start::FailFork)
         );
         assert_eq!(read("slow:250"), Start::Slow(Duration::from_millis(250)));
         assert_eq!(read("no-new"), Start::NoNew);

@@ -1,4 +1,4 @@
-//! The methods on sessions beside the prompt: opening, telling again, listing, closing, choosing.
+//! The methods on sessions beside the prompt: opening, telling again, copying, listing, closing, choosing.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     agent::{Agent, Handled, Reply, is_busy},
     options::Start,
     peer::{AUTH_REQUIRED, INTERNAL, NOT_FOUND, RpcError},
-    session::{Busy, Session},
+    session::{Busy, Kept, Session},
 };
 
 /// Entries of one page of a listing.
@@ -22,9 +22,7 @@ impl Agent {
         self.may_open()?;
         let cwd = folder(params)?;
         servers(params)?;
-        if self.sessions.lock().len() >= MAX_SESSIONS {
-            return Err(RpcError::new(INTERNAL, "too many sessions are open in this process"));
-        }
+        self.has_room()?;
         let session = Session::fresh(Uuid::now_v7().to_string(), cwd);
         session.save(&self.memory);
         let mut result = choices(&session);
@@ -66,6 +64,34 @@ impl Agent {
     pub(crate) fn resume(&self, params: &Value) -> Handled {
         let session = self.reopen(params)?;
         Ok(Reply::Now(choices(&session)))
+    }
+
+    /// Whether a conversation can be copied: a copy is for another process, which has to find it.
+    pub(crate) fn can_fork(&self) -> bool {
+        self.memory.keeps() && self.start != Start::NoFork
+    }
+
+    /// Copies a conversation: another session with the same memory.
+    pub(crate) fn fork(&self, params: &Value) -> Handled {
+        self.may_open()?;
+        if self.start == Start::FailFork {
+            return Err(RpcError::new(INTERNAL, "no copy, as asked by SIGNALBOX_REHEARSAL_START"));
+        }
+        let cwd = folder(params)?;
+        let id = session_id(params)?;
+        let mut kept = match self.known(id) {
+            Some(session) if session.busy().is_some() => return Err(is_busy()),
+            Some(session) => session.with(|kept| kept.clone()),
+            None => self.kept(id)?,
+        };
+        kept.cwd = cwd;
+        self.has_room()?;
+        let copy = Session::new(Uuid::now_v7().to_string(), kept);
+        copy.save(&self.memory);
+        let mut result = choices(&copy);
+        result["sessionId"] = json!(&*copy.id);
+        self.sessions.lock().insert(copy.id.to_string(), copy);
+        Ok(Reply::Now(result))
     }
 
     pub(crate) fn list(&self, params: &Value) -> Handled {
@@ -166,13 +192,7 @@ impl Agent {
         let id = session_id(params)?;
         let session = match self.known(id) {
             Some(session) => session,
-            None => {
-                let kept = self.memory.load(id).map_err(|error| {
-                    tracing::warn!(%error, "a kept conversation cannot be read");
-                    RpcError::new(INTERNAL, "the session's file cannot be read")
-                })?;
-                Session::new(id.to_owned(), kept.ok_or_else(|| not_found(id))?)
-            }
+            None => Session::new(id.to_owned(), self.kept(id)?),
         };
         if session.busy().is_some() {
             return Err(is_busy());
@@ -180,6 +200,22 @@ impl Agent {
         session.with(|kept| kept.cwd = cwd);
         self.sessions.lock().insert(id.to_owned(), session.clone());
         Ok(session)
+    }
+
+    /// A conversation of an earlier process.
+    fn kept(&self, id: &str) -> Result<Kept, RpcError> {
+        let kept = self.memory.load(id).map_err(|error| {
+            tracing::warn!(%error, "a kept conversation cannot be read");
+            RpcError::new(INTERNAL, "the session's file cannot be read")
+        })?;
+        kept.ok_or_else(|| not_found(id))
+    }
+
+    fn has_room(&self) -> Result<(), RpcError> {
+        if self.sessions.lock().len() >= MAX_SESSIONS {
+            return Err(RpcError::new(INTERNAL, "too many sessions are open in this process"));
+        }
+        Ok(())
     }
 
     pub(crate) fn known(&self, id: &str) -> Option<Session> {

@@ -21,7 +21,7 @@ fn fork_of(source: SessionId, through_seq: Seq) -> Fork {
     let FactBody::SessionCreated(created) = created("/work/fork", "rehearsal") else { unreachable!() };
     let policy = Policy { mode: Mode::Yolo, sandbox: Sandbox::ReadOnly };
     let created = SessionCreated { policy, model: Some("large".into()), ..*created };
-    Fork { source, through_seq, session: SessionId::generate(), created, at_ms: NOW }
+    Fork { source, through_seq, session: SessionId::generate(), created, agent_session: None, at_ms: NOW }
 }
 
 /// The row that follows from all facts of a session, as they are stored.
@@ -40,6 +40,25 @@ async fn all_turns(store: &Store, session: SessionId) -> Vec<signalbox_facts::Tu
 /// A fact as it looks in another session.
 fn moved(fact: &Fact, session: SessionId) -> Fact {
     Fact { session, ..fact.clone() }
+}
+
+#[tokio::test]
+async fn a_fork_goes_on_with_the_copy_that_the_agent_made() {
+    let store = Store::in_memory().await.unwrap();
+    // What was taken back before is in the log too, and changes nothing about the copy.
+    let steps = [
+        Step::Prompt("one".into()),
+        Step::End { failed: false },
+        Step::Prompt("two".into()),
+        Step::End { failed: false },
+        Step::Revert(1),
+    ];
+    let source = History::play(&store, &[], &steps).await.session;
+    let fork = Fork { agent_session: Some("copy".into()), ..fork_of(source.id, source.last) };
+    let row = store.writer.fork(fork).await.unwrap();
+    assert_eq!(row.agent_session.as_deref(), Some("copy"));
+    assert_eq!(store.reader.session(row.id).await.unwrap(), Some(row.clone()));
+    assert_eq!(replayed(&store, row.id).await, row);
 }
 
 #[tokio::test]

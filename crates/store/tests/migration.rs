@@ -96,6 +96,7 @@ async fn a_database_of_the_first_schema_is_brought_forward_whole() {
         through_seq: 5,
         session: SessionId::generate(),
         created: (**created).clone(),
+        agent_session: None,
         at_ms: 9,
     };
     assert_eq!(store.writer.fork(fork).await.unwrap().last_seq, 5);

@@ -336,7 +336,7 @@ impl Client {
             return Err(format!("an answer to no open request: {answer}"));
         };
         Schemas::get().response(&request, answer)?;
-        if let (Some("thread/start" | "thread/resume"), Some(result)) =
+        if let (Some("thread/start" | "thread/resume" | "thread/fork"), Some(result)) =
             (request["method"].as_str(), answer.get("result"))
         {
             self.model.opened(result)?;

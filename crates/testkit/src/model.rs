@@ -95,16 +95,20 @@ impl Model {
         if method == "thread/started" {
             let id = text(&params["thread"]["id"])?;
             let known = self.threads.entry(id).or_default();
+            known.place(params)?;
             // Its maker has been given the thread already, in the answer that precedes this.
-            if known.followed {
-                return Ok(());
+            if !known.followed {
+                known.status = params["thread"]["status"].clone();
             }
-            known.status = params["thread"]["status"].clone();
-            return known.place(params);
+            return Ok(());
         }
         let Some(id) = params["threadId"].as_str() else { return Ok(()) };
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
         thread.place(params)?;
+        if method == "thread/deleted" {
+            self.threads.remove(id);
+            return Ok(());
+        }
         thread.told(method, params, self.lags)
     }
 
@@ -185,6 +189,10 @@ impl ThreadModel {
                     return Err(format!("a turn started while {} runs", turn.id));
                 }
                 self.turns.push(TurnModel::of(&params["turn"])?);
+            }
+            "thread/reverted" => {
+                let before = self.turns.iter().position(|turn| turn.id == params["beforeTurnId"]);
+                self.turns.truncate(before.unwrap_or(self.turns.len()));
             }
             "turn/completed" => return self.turn_ended(&params["turn"]),
             "turn/plan/updated" => self.turn(&params["turnId"])?.plan = params["plan"].clone(),

@@ -17,7 +17,7 @@ use super::prompt::Running;
 use super::settings::{Origin, Settings, Wanted};
 use crate::decode::{self, Hello, Line, RpcError, ToolContext, ToolMemory};
 use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason, RefusedSetting, RequestKey};
-use crate::handle::Request;
+use crate::handle::{Request, Token};
 use crate::presets::preset;
 use crate::process::Tail;
 use crate::queue::Weighed;
@@ -70,7 +70,28 @@ pub(super) enum Call {
     Authenticate,
     Open(Way),
     Set { origin: Origin, wanted: Wanted, until: Instant },
+    Fork { token: Token, until: Instant },
+    CloseCopy { token: Token, copy: String, until: Instant },
     Prompt,
+}
+
+impl Call {
+    /// When it is given up, if it has a deadline of its own.
+    fn until(&mut self) -> Option<&mut Instant> {
+        match self {
+            Self::Set { until, .. } | Self::Fork { until, .. } | Self::CloseCopy { until, .. } => Some(until),
+            Self::Initialize | Self::Authenticate | Self::Open(_) | Self::Prompt => None,
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Set { until, .. } | Self::Fork { until, .. } | Self::CloseCopy { until, .. } => {
+                Some(*until)
+            }
+            Self::Initialize | Self::Authenticate | Self::Open(_) | Self::Prompt => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -318,6 +339,9 @@ impl Conversation {
             Call::Authenticate => self.authenticated(result),
             Call::Open(way) => self.opened(way, result, now),
             Call::Set { origin, wanted, .. } => self.setting_answered(origin, wanted, result, now),
+            Call::Fork { token, until } => self.fork_answered(token, until, result),
+            // However it answers: more cannot be done.
+            Call::CloseCopy { token, copy, .. } => self.forked(token, Ok(copy)),
             Call::Prompt => self.prompt_answered(result),
         }
     }
@@ -349,6 +373,10 @@ impl Conversation {
             | Request::Mode(token, _)
             | Request::Yolo(token, _)
             | Request::Option(token, ..) => self.option_set(token, refused()),
+            Request::Fork(token, _) => {
+                let message = "too many settings wait for the agent".to_owned();
+                self.forked(token, Err(RefusedSetting::Refused(message)));
+            }
             Request::Cancel | Request::Permission(..) | Request::Elicitation(..) | Request::Dismiss(_) => {}
         }
     }
@@ -358,6 +386,7 @@ impl Conversation {
         while self.is_ready() && !self.is_setting() {
             match self.queue.pop_front() {
                 Some(Request::Prompt(prompt)) => self.start_prompt(prompt, now),
+                Some(Request::Fork(token, wish)) => self.start_fork(token, wish, now),
                 Some(work) => self.start_setting(work, now),
                 None => return,
             }
@@ -375,11 +404,8 @@ impl Conversation {
             Phase::Settling => self.replay.as_ref().map(|replay| replay.last + self.limits.replay_quiet),
             Phase::Arranging(_) | Phase::Ready => None,
         };
-        let set = self.calls.values().filter_map(|call| match call {
-            Call::Set { until, .. } => Some(*until),
-            _ => None,
-        });
-        phase.into_iter().chain(set).chain(self.prompt_deadline()).min()
+        let calls = self.calls.values().filter_map(Call::deadline);
+        phase.into_iter().chain(calls).chain(self.prompt_deadline()).min()
     }
 
     /// Moves every deadline: for so long the agent was not read.
@@ -391,10 +417,8 @@ impl Conversation {
         if let Some(replay) = &mut self.replay {
             replay.last += by;
         }
-        for call in self.calls.values_mut() {
-            if let Call::Set { until, .. } = call {
-                *until += by;
-            }
+        for until in self.calls.values_mut().filter_map(Call::until) {
+            *until += by;
         }
         if let Some(until) = self.prompt.as_mut().and_then(|prompt| prompt.cancel_until.as_mut()) {
             *until += by;
@@ -432,6 +456,7 @@ impl Conversation {
             _ => {}
         }
         self.expire_settings(now);
+        self.expire_forks(now);
         self.prompt_tick(now);
     }
 
@@ -446,8 +471,11 @@ impl Conversation {
     pub(super) fn finish(&mut self, failure: AgentFailure) {
         self.prompt_lost(&failure);
         for (_, call) in std::mem::take(&mut self.calls) {
-            if let Call::Set { origin: Origin::Asked(token), .. } = call {
-                self.option_set(token, Err(RefusedSetting::AgentGone));
+            match call {
+                Call::Set { origin: Origin::Asked(token), .. } => {
+                    self.option_set(token, Err(RefusedSetting::AgentGone));
+                }
+                call => self.fork_lost(call, RefusedSetting::AgentGone),
             }
         }
         for work in std::mem::take(&mut self.queue) {
@@ -458,6 +486,7 @@ impl Conversation {
                 | Request::Mode(token, _)
                 | Request::Yolo(token, _)
                 | Request::Option(token, ..) => self.option_set(token, Err(RefusedSetting::AgentGone)),
+                Request::Fork(token, _) => self.forked(token, Err(RefusedSetting::AgentGone)),
                 Request::Cancel
                 | Request::Permission(..)
                 | Request::Elicitation(..)

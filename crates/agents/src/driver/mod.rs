@@ -5,6 +5,7 @@
 
 mod asked;
 mod conversation;
+mod fork;
 mod opening;
 mod prompt;
 mod settings;

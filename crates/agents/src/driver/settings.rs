@@ -295,6 +295,7 @@ impl Conversation {
             Request::Yolo(token, yolo) => (token, self.policy_mode(yolo)),
             Request::Option(token, id, value) => (token, Wanted::Option(id, value)),
             Request::Prompt(_)
+            | Request::Fork(..)
             | Request::Cancel
             | Request::Permission(..)
             | Request::Elicitation(..)

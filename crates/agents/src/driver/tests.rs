@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::conversation::{Conversation, End};
 use crate::event::{AgentEvent, AgentFailure, FailureReason, RefusedSetting};
-use crate::handle::{PromptBlock, PromptRequest, Request, Token};
+use crate::handle::{ForkRequest, PromptBlock, PromptRequest, Request, Token};
 use crate::spec::{Environment, LaunchSpec, Limits, OpenSession};
 use crate::vendors::Quirks;
 
@@ -107,6 +107,71 @@ impl Talk {
     fn end(&self) -> Option<(FailureReason, bool)> {
         self.talk.end.as_ref().map(|end| (end.failure.reason, end.kill))
     }
+}
+
+fn fork(token: u64) -> Request {
+    Request::Fork(Token(token), ForkRequest { cwd: "/f".into(), roots: vec![] })
+}
+
+#[test]
+fn a_copy_is_told_when_it_is_closed_here() {
+    let mut talk = Talk::new(OpenSession { cwd: "/w".into(), ..OpenSession::default() });
+    let can = json!({"sessionCapabilities": {"fork": {}, "close": {}}});
+    talk.hears(json!({"id":1,"result":{"protocolVersion":1,"agentCapabilities":can}}));
+    talk.hears(json!({"id":2,"result":{"sessionId":"s"}}));
+    talk.events();
+    talk.sent();
+    talk.asks(fork(7));
+    assert_eq!(talk.sent(), ["session/fork"]);
+    talk.hears(json!({"id":3,"result":{"sessionId":"copy"}}));
+    assert_eq!(talk.sent(), ["session/close"]);
+    assert!(talk.events().is_empty());
+    talk.hears(json!({"id":4,"error":{"code":-32603,"message":"not now"}}));
+    assert_eq!(talk.events(), [AgentEvent::Forked { token: Token(7), result: Ok("copy".into()) }]);
+
+    // What is not answered in time is given up: the copy, or only its closing.
+    talk.asks(fork(8));
+    talk.waits(15 * SECOND);
+    assert_eq!(
+        talk.events(),
+        [AgentEvent::Forked { token: Token(8), result: Err(RefusedSetting::NoAnswer) }]
+    );
+    talk.asks(fork(9));
+    talk.hears(json!({"id":6,"result":{"sessionId":"other"}}));
+    talk.waits(15 * SECOND);
+    assert_eq!(talk.events(), [AgentEvent::Forked { token: Token(9), result: Ok("other".into()) }]);
+
+    // An error is one, and so is the conversation itself.
+    talk.asks(fork(10));
+    talk.hears(json!({"id":8,"error":{"code":-32603,"message":"no room"}}));
+    let refused = Err(RefusedSetting::Refused("no room".into()));
+    assert_eq!(talk.events(), [AgentEvent::Forked { token: Token(10), result: refused }]);
+    talk.asks(fork(11));
+    talk.hears(json!({"id":9,"result":{"sessionId":"s"}}));
+    assert!(matches!(
+        talk.events()[..],
+        [AgentEvent::Forked { result: Err(RefusedSetting::Refused(_)), .. }]
+    ));
+    assert_eq!(talk.end(), None);
+}
+
+#[test]
+fn an_agent_that_makes_no_copies_is_not_asked_and_a_dying_one_owes_none() {
+    let mut talk = Talk::ready();
+    talk.asks(fork(7));
+    assert!(talk.sent().is_empty());
+    assert!(matches!(
+        talk.events()[..],
+        [AgentEvent::Forked { result: Err(RefusedSetting::NotOffered(_)), .. }]
+    ));
+
+    talk.talk.hello.fork = true;
+    talk.asks(fork(8));
+    assert_eq!(talk.sent(), ["session/fork"]);
+    talk.talk.finish(AgentFailure::new(FailureReason::AgentFailed, "died"));
+    let events = talk.events();
+    assert_eq!(events[0], AgentEvent::Forked { token: Token(8), result: Err(RefusedSetting::AgentGone) });
+    assert!(matches!(events[1], AgentEvent::Exited(_)));
 }
 
 #[test]

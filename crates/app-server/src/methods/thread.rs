@@ -282,11 +282,7 @@ fn unsubscribe(
 }
 
 /// Subscribes the caller; one that cannot be sent anything gets the thread as it is.
-pub(super) async fn join_or_read(
-    ctx: &Ctx<AppServer>,
-    hub: &Visit,
-    wants: Wants,
-) -> Result<Snapshot, Error> {
+pub(super) async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Visit, wants: Wants) -> Result<Snapshot, Error> {
     let Some(peer) = ctx.peer_opt() else { return hub.read(wants.with_turn()).await };
     let joined = hub.join(Subscriber::new(peer), wants).await?;
     ctx.keep_until_sent(Box::new(joined.hold));

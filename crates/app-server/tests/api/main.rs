@@ -8,9 +8,14 @@
 )]
 
 mod approvals;
+mod forks;
 mod handshake;
+mod histories;
+mod lists;
 mod ops;
+mod queues;
 mod refusals;
+mod rules;
 mod stage;
 mod streams;
 mod threads;

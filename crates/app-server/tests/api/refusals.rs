@@ -18,6 +18,26 @@ async fn what_names_no_thread_is_told_so() {
             ("turn/interrupt", json!({"threadId": id, "turnId": "t"})),
             ("thread/name/set", json!({"threadId": id, "name": "n"})),
             ("thread/settings/update", json!({"threadId": id, "model": "m"})),
+            ("thread/fork", json!({"threadId": id})),
+            ("thread/revert", json!({"threadId": id, "beforeTurnId": "t"})),
+            ("thread/archive", json!({"threadId": id})),
+            ("thread/unarchive", json!({"threadId": id})),
+            ("thread/delete", json!({"threadId": id})),
+            ("thread/compact/start", json!({"threadId": id})),
+            ("thread/configOption/set", json!({"threadId": id, "configId": "c", "value": true})),
+            (
+                "thread/queue/add",
+                json!({"threadId": id, "clientUserMessageId": "m", "input": input("", "x")["input"]}),
+            ),
+            ("thread/queue/list", json!({"threadId": id})),
+            (
+                "thread/queue/update",
+                json!({"threadId": id, "queuedSubmissionId": "q", "input": input("", "x")["input"]}),
+            ),
+            ("thread/queue/delete", json!({"threadId": id, "queuedSubmissionId": "q"})),
+            ("thread/queue/reorder", json!({"threadId": id, "queuedSubmissionIds": []})),
+            ("permissionRule/list", json!({"threadId": id})),
+            ("permissionRule/remove", json!({"threadId": id, "rule": {"type": "command", "command": "ls"}})),
         ] {
             let error = client.refusal(method, params).await;
             assert_eq!(error["code"], -32600, "{method}");

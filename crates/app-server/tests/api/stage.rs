@@ -53,10 +53,11 @@ impl Stage {
         let store = Store::open(&folder.path().join("test.db")).await.unwrap();
         let hubs = Hubs::new(store.reader.clone(), AppInfo::new(folder.path().to_owned(), project));
         let missing = vec!["/no/such/agent".to_owned()];
-        let more = vec![
-            ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent().display().to_string()]),
-            ProviderEntry::custom("missing", "Missing", missing),
-        ];
+        let mut rehearsal =
+            ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent().display().to_string()]);
+        let state = folder.path().join("agent-memory").display().to_string();
+        rehearsal.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_STATE".to_owned(), state)]);
+        let more = vec![rehearsal, ProviderEntry::custom("missing", "Missing", missing)];
         let path = std::env::var("PATH").unwrap();
         let fallback = BTreeMap::from([("PATH".to_owned(), path)]);
         let config = EngineConfig {

@@ -112,6 +112,7 @@ fn long_history(database: &Path, cwd: &Path) -> Result<(SessionId, Duration)> {
             through_seq: session.last,
             session: SessionId::generate(),
             created: created(cwd),
+            agent_session: None,
             at_ms: 0,
         };
         let begun = Instant::now();

@@ -14,6 +14,7 @@ use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 
 use super::diffs::{Diffs, Done};
+use super::fork::Forking;
 use super::unattended::Alone;
 use super::worktree::{Checkout, Removed};
 use super::{Control, Delivery, Gate, Live, SessionStream};
@@ -45,6 +46,8 @@ pub(crate) struct Actor {
     pub(super) resolved: VecDeque<(InputId, Resolution)>,
     pub(super) batch: Option<Batch>,
     pub(super) settling: Option<Settling>,
+    /// A fork for which the agent is asked for a copy of its conversation; work waits for it.
+    pub(super) forking: Option<Forking>,
     /// Work taken out of the queue by a cancel that it survived.
     pub(super) kept: VecDeque<Box<Submission>>,
     /// Environment offered by the connection that last used the session. Never stored, never logged.
@@ -111,6 +114,8 @@ pub(super) struct LiveAgent {
     pub(super) cwd: PathBuf,
     /// What goes with its first prompt, if its conversation is new.
     pub(super) opening: Option<Opening>,
+    /// Makes copies of its conversation that another process can go on with.
+    pub(super) copies: bool,
 }
 
 impl LiveAgent {
@@ -151,6 +156,7 @@ impl Actor {
             resolved: VecDeque::new(),
             batch: None,
             settling: None,
+            forking: None,
             kept: VecDeque::new(),
             env: None,
             next_token: 0,
@@ -173,7 +179,7 @@ impl Actor {
         let shutdown = self.core.shutdown.clone();
         while !self.deleted {
             self.drive_discard();
-            let free = self.settling.is_none() && self.checkout.is_free();
+            let free = self.settling.is_none() && self.forking.is_none() && self.checkout.is_free();
             if free && self.queue_is_due() {
                 self.run_queue().await;
                 continue;
@@ -235,6 +241,9 @@ impl Actor {
         }
         if let Some(settling) = self.settling.take() {
             self.decided(settling.reply, Err(left.clone()));
+        }
+        if let Some(forking) = self.forking.take() {
+            self.decided(forking.reply, Err(left.clone()));
         }
         self.finish_discard().await;
         if let Some(live) = self.agent.take() {

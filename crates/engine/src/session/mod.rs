@@ -3,6 +3,7 @@
 mod actor;
 mod approvals;
 mod diffs;
+mod fork;
 mod gate;
 mod history;
 mod ops;

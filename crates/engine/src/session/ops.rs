@@ -82,6 +82,7 @@ impl Actor {
             Op::SetConfigOption { config_id, value, .. } => {
                 return self.set_option(config_id, value, reply).await;
             }
+            Op::Fork { .. } => return self.fork(op, &origin, session, reply).await,
             Op::DiscardWorktree { force, .. } => return self.discard_worktree(force, reply),
             Op::ThreadSettings { settings, request_id, .. } => {
                 self.thread_settings(settings, request_id).await
@@ -101,7 +102,6 @@ impl Actor {
             }
             Op::QueueRemove { queued, request_id, .. } => self.queue_remove(&queued, request_id).await,
             Op::QueueMove { order, request_id, .. } => self.queue_move(&order, request_id).await,
-            Op::Fork { .. } => self.fork(op, &origin, session).await,
             Op::Revert { before_turn, request_id, .. } => self.revert(&before_turn, request_id).await,
             Op::Rename { title, .. } => self.rename(title).await,
             Op::Archive { .. } => self.archive(true).await,

@@ -358,7 +358,7 @@ impl Actor {
             meta: Map::new(),
         };
         let (agent, events) = start(spec, open, self.core.limits.clone(), &self.core.agents);
-        self.agent = Some(LiveAgent { agent, events, ready: false, cwd, opening: None });
+        self.agent = Some(LiveAgent { agent, events, ready: false, cwd, opening: None, copies: false });
         Ok(())
     }
 

@@ -37,6 +37,7 @@ impl Actor {
             AgentEvent::PromptEnded(result) => self.prompt_ended(result).await,
             AgentEvent::Ready(info) => self.ready(*info).await,
             AgentEvent::OptionSet { token, result } => self.option_set(token, result).await,
+            AgentEvent::Forked { token, result } => self.forked(token, result).await,
             AgentEvent::Stalled(silent) => {
                 let since_ms = silent.map(|silent| {
                     (self.core.now_ms)() - i64::try_from(silent.as_millis()).unwrap_or_default()
@@ -97,6 +98,7 @@ impl Actor {
         if !info.options.is_empty() {
             self.signal(SignalBody::ConfigOptions(info.options));
         }
+        let copies = info.can_fork && (info.can_resume || info.can_load);
         let opening = (!info.resumed).then(|| Opening {
             cwd: self.row.cwd.clone(),
             reads: self.core.catalog.reads_rules(&self.row.provider),
@@ -106,6 +108,7 @@ impl Actor {
         if let Some(live) = &mut self.agent {
             live.ready = true;
             live.opening = opening;
+            live.copies = copies;
         }
         self.commit().await;
         self.drive_prompt().await;

@@ -61,6 +61,15 @@ impl Stage {
 
     /// The same with another rule for approvals that nobody is there to answer.
     pub async fn with(folder: TempDir, unattended: Unattended) -> Self {
+        Self::set_up(folder, unattended, Limits::default().fork).await
+    }
+
+    /// The same with another patience for agents that are asked for a copy of their conversation.
+    pub async fn forking_within(limit: Duration) -> Self {
+        Self::set_up(tempfile::tempdir().unwrap(), Unattended::Wait, limit).await
+    }
+
+    async fn set_up(folder: TempDir, unattended: Unattended, fork: Duration) -> Self {
         let fail = FailPoints::default();
         let options = StoreOptions { fail_points: fail.clone(), ..StoreOptions::default() };
         let store = Store::open_with(&folder.path().join("facts.db"), options).await.unwrap();
@@ -71,12 +80,18 @@ impl Stage {
             ProviderEntry::custom("missing", "Missing", vec!["no-such-program-anywhere".to_owned()]);
         let mut leaves = ProviderEntry::custom("leaves", "Leaves at once", vec![agent()]);
         leaves.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "exit:7".to_owned())]);
+        let odd = ["no-fork", "hang-fork", "fail-fork"].map(|start| {
+            let mut odd = ProviderEntry::custom(start, "Odd about forks", vec![agent()]);
+            odd.env.clone_from(&entry.env);
+            odd.env.insert("SIGNALBOX_REHEARSAL_START".to_owned(), start.to_owned());
+            odd
+        });
         let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
         let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
         let loads = Arc::clone(&streams);
         let config = EngineConfig {
             catalog: Catalog::new(
-                vec![entry, missing, leaves],
+                [entry, missing, leaves].into_iter().chain(odd).collect(),
                 Provider::new("rehearsal"),
                 base_environment(),
                 path,
@@ -84,6 +99,7 @@ impl Stage {
             limits: Limits {
                 cancel: Duration::from_millis(300),
                 stop_grace: Duration::from_millis(200),
+                fork,
                 ..Limits::default()
             },
             blobs: Some(folder.path().join("blobs")),

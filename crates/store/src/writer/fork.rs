@@ -25,6 +25,8 @@ pub struct Fork {
     pub session: SessionId,
     /// What the new session is set up with. Its policy, model, effort, cwd and roots hold, not those of the source.
     pub created: SessionCreated,
+    /// The agent's own id of a copy of its conversation, if it has made one.
+    pub agent_session: Option<String>,
     /// When, Unix milliseconds.
     pub at_ms: i64,
 }
@@ -123,6 +125,11 @@ async fn copy(
         append(connection, &fact).await?;
         row.apply(&fact);
     }
+    if let Some(id) = &fork.agent_session {
+        let fact = fork.fact(row.last_seq + 1, FactBody::AgentSession { id: id.clone() });
+        append(connection, &fact).await?;
+        row.apply(&fact);
+    }
     store(connection, &row).await?;
     Ok(Ok(row))
 }
@@ -193,7 +200,7 @@ async fn telling(
 /// Writes what follows from copied facts into the row that `session_created` made.
 async fn store(connection: &mut SqliteConnection, row: &SessionRow) -> Result<(), sqlx::Error> {
     let sql = "update sessions set last_seq = ?2, activity = ?3, activity_revision = ?4, state = ?3 ->> '$.state.kind', \
-               updated_at_ms = ?5, title = ?6, title_origin = ?7, preview = ?8, usage = ?9 where id = ?1";
+               updated_at_ms = ?5, title = ?6, title_origin = ?7, preview = ?8, usage = ?9, agent_session = ?10 where id = ?1";
     let statement = Statement::new(sql)
         .id(row.id.0)
         .int(row.last_seq)
@@ -203,7 +210,8 @@ async fn store(connection: &mut SqliteConnection, row: &SessionRow) -> Result<()
         .bind(row.title.clone())
         .bind(word(&row.title_origin))
         .bind(row.preview.clone())
-        .bind(row.usage.as_ref().and_then(|usage| serde_json::to_string(usage).ok()));
+        .bind(row.usage.as_ref().and_then(|usage| serde_json::to_string(usage).ok()))
+        .bind(row.agent_session.clone());
     statement.execute(connection).await.map(drop)
 }
 
