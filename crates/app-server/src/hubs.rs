@@ -219,6 +219,14 @@ impl Hubs {
         }
     }
 
+    /// Tells every connection something about a thread that has no hub.
+    pub(crate) fn tell_all(&self, session: SessionId, body: &ServerNotification) {
+        match frames::notification(self, body, 0, (self.0.info.now_ms)()) {
+            Ok(frame) => self.deliver_to_all(session, &Delivery::Notify(frame)),
+            Err(error) => tracing::error!(%session, %error, "a notification could not be written"),
+        }
+    }
+
     /// Those that want the raw core events of a thread.
     pub(crate) fn deliver_event(&self, hub: &Hub, delivery: impl FnOnce() -> Option<Delivery>) {
         if self.0.wanting_events.load(Ordering::Relaxed) == 0 {

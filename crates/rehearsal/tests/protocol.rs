@@ -191,6 +191,49 @@ async fn the_whole_conversation_is_told_again_by_a_later_process() {
 }
 
 #[tokio::test]
+async fn a_copy_remembers_what_was_said_and_goes_its_own_way_in_a_later_process() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let state = tempfile::tempdir().unwrap();
+    let options = |start| Options { state_dir: Some(state.path().to_owned()), start, ..Options::default() };
+    let mut client = Client::connect(options(Start::Well));
+    let hello = client.initialize(json!({})).await;
+    assert_eq!(hello["agentCapabilities"]["sessionCapabilities"]["fork"], json!({}));
+    client.open(folder.path()).await;
+    client.play("say one", never).await;
+    let source = client.session.clone();
+    let params = json!({"sessionId": source, "cwd": other.path(), "mcpServers": []});
+    let forked = client.call("session/fork", params.clone()).await["result"].clone();
+    assert_ne!(forked["sessionId"], source);
+    assert!(forked["configOptions"].is_array());
+    assert_eq!(client.play("say two", never).await.updates[0]["messageId"], "msg-2-1");
+    let unknown = json!({"sessionId": "nobody", "cwd": other.path()});
+    assert_eq!(code(&client.call("session/fork", unknown).await), -32002);
+    client.prompt("hang").await;
+    let busy = client.call("session/fork", params.clone()).await;
+    assert_eq!(code(&busy), -32600);
+    client.leave().await;
+
+    let mut client = Client::connect(options(Start::Well));
+    client.initialize(json!({})).await;
+    let copy = json!({"sessionId": forked["sessionId"], "cwd": other.path(), "mcpServers": []});
+    let id = client.request("session/load", copy).await;
+    let loaded = client.finish(&id, never).await;
+    let told: Vec<_> = loaded.updates.iter().map(|update| &update["content"]["text"]).collect();
+    assert_eq!(told, ["say one", "one"]);
+    client.leave().await;
+
+    for (start, wanted) in [(Start::NoFork, -32601), (Start::FailFork, -32603)] {
+        let mut client = Client::connect(options(start));
+        client.initialize(json!({})).await;
+        assert_eq!(code(&client.call("session/fork", params.clone()).await), wanted);
+    }
+    let mut client = Client::connect(Options::default());
+    let hello = client.initialize(json!({})).await;
+    let none = hello["agentCapabilities"]["sessionCapabilities"].get("fork");
+    assert_eq!(none, None, "nobody could find the copy");
+}
+
+#[tokio::test]
 async fn sessions_are_listed_newest_first_in_pages() {
     let folder = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();

@@ -1,11 +1,13 @@
 //! What is done to a thread's history as a whole: taken back, put away, removed, compacted by the agent.
 
 use signalbox_protocol::app::{
-    EmptyResult, ThreadArchiveParams, ThreadCompactStartParams, ThreadDeleteParams, ThreadRevertParams,
-    ThreadRevertResult, ThreadUnarchiveParams, ThreadUnarchiveResult, method,
+    EmptyResult, ThreadArchiveParams, ThreadCompactStartParams, ThreadDeleteParams,
+    ThreadDeletedNotification, ThreadRevertParams, ThreadRevertResult, ThreadUnarchiveParams,
+    ThreadUnarchiveResult, method,
 };
 use signalbox_protocol::ops::Op;
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
+use signalbox_store::StoreError;
 
 use super::turns;
 use crate::app::{AppServer, hold, origin, session_id};
@@ -104,8 +106,14 @@ async fn unarchive(
 async fn delete(ctx: Ctx<AppServer>, params: ThreadDeleteParams) -> Result<EmptyResult, Error> {
     let session = session_id(&params.thread_id)?;
     hold(&ctx, session);
-    let op = Op::Delete { session: params.thread_id, request_id: None };
+    let hubs = ctx.app().hubs();
+    // What cannot be read is never loaded, so no hub tells that it is gone.
+    let stored = hubs.reader_of(session).session(session).await;
+    let op = Op::Delete { session: params.thread_id.clone(), request_id: None };
     ctx.app().engine().submit(op, origin(&ctx)).await?;
+    if let Err(StoreError::Unreadable { .. }) = stored {
+        hubs.tell_all(session, &ThreadDeletedNotification { thread_id: params.thread_id }.into());
+    }
     Ok(EmptyResult {})
 }
 
