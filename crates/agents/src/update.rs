@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use signalbox_facts::{
-    Choice, CompactionStatus, ConfigOption, ContextWindow, Location, McpTool, Model, PlanEntry, ToolStatus,
+    Choice, CompactionStatus, ConfigOption, ContextWindow, Location, McpTool, Model, PlanEntry, RateLimit,
+    ToolStatus,
 };
 
 /// Something of the conversation or of the session's state.
@@ -44,6 +45,8 @@ pub enum Update {
     Title(Option<String>),
     /// How full the context is.
     ContextWindow(ContextWindow),
+    /// How much of some limits the agent's account has used; others stay as they were told before.
+    RateLimits(Vec<RateLimit>),
     /// Something for the user to know.
     Notice {
         /// How bad.

@@ -216,6 +216,20 @@ fn signal_event(signal: &Signal) -> Option<Event> {
             context_window: window.size_tokens,
             cost_usd: window.cost_usd,
         },
+        SignalBody::RateLimits { limits, usage } => Event::Usage {
+            session,
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            rate_limits: limits
+                .iter()
+                .map(|limit| ops::RateLimit {
+                    name: limit.name.clone(),
+                    used_percent: limit.used_percent,
+                    window_minutes: limit.window_minutes,
+                    resets_at: limit.resets_at,
+                })
+                .collect(),
+        },
         SignalBody::Stalled { since_ms: Some(_) } => Event::Error {
             session: Some(session),
             message: "The agent has been silent for a while; the turn goes on.".to_owned(),

@@ -30,7 +30,9 @@ pub use pending::{
 pub use policy::{Mode, Policy, Sandbox};
 pub use prompt::{AdditionalContext, DocBlock, Prompt, TextSpan, TurnContext, canonical_text, display_text};
 pub use rows::{SessionRow, SessionSource, TurnRow};
-pub use signal::{Choice, Committed, ConfigOption, ConfigValue, ContextWindow, Model, Signal, SignalBody};
+pub use signal::{
+    Choice, Committed, ConfigOption, ConfigValue, ContextWindow, Model, RateLimit, Signal, SignalBody,
+};
 pub use tool::{
     FileChangeKind, FileDiff, ItemKind, Location, McpTool, ToolCall, ToolContent, ToolOutcome, ToolStatus,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Fact, Seq, SessionId, TurnId};
+use crate::{Fact, Seq, SessionId, TurnId, Usage};
 
 /// What passes the commit pipeline, in order: stored facts and signals between them.
 #[derive(Clone, Debug)]
@@ -44,6 +44,13 @@ pub enum SignalBody {
     ConfigOptions(Vec<ConfigOption>),
     /// How full the context is.
     ContextWindow(ContextWindow),
+    /// How much of its limits the agent's account has used.
+    RateLimits {
+        /// All that are known.
+        limits: Vec<RateLimit>,
+        /// The session's tokens so far, which are told beside them.
+        usage: Usage,
+    },
     /// The agent has said nothing for a while, or speaks again.
     Stalled {
         /// Since when it is silent, Unix milliseconds; absent when it speaks again.
@@ -104,6 +111,21 @@ pub struct ConfigOption {
     /// What a select option offers; groups are flattened.
     #[serde(default)]
     pub choices: Vec<Choice>,
+}
+
+/// One limit on what the agent's account may use.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// The agent's name for it.
+    pub name: String,
+    /// 0 to 100.
+    pub used_percent: f64,
+    /// The time it is counted over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_minutes: Option<u64>,
+    /// When it begins anew, Unix seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets_at: Option<i64>,
 }
 
 /// The agent's context window.

@@ -20,4 +20,4 @@ pub(crate) use line::{Line, RpcError, line};
 pub(crate) use options::{config_options, models, modes};
 pub(crate) use tool::{ToolContext, ToolMemory, tool_patch};
 pub(crate) use update::{Decoded, update};
-pub(crate) use usage::{chunk_usage, context_window, prompt_usage};
+pub(crate) use usage::{chunk_usage, context_window, prompt_usage, rate_limits};

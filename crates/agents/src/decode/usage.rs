@@ -1,10 +1,14 @@
 //! Token counts from the three places where agents report them, and the context window.
 
 use serde_json::Value;
-use signalbox_facts::ContextWindow;
+use signalbox_facts::{ContextWindow, RateLimit};
 
 use super::fields::{Object, count, object};
 use crate::event::TokenUsage;
+
+/// More limits than any account has.
+const MAX_LIMITS: usize = 16;
+const MAX_NAME_CHARS: usize = 64;
 
 /// The tokens of a prompt, from its result: `usage`, else `_meta.quota.token_count`, else `_meta.usage`.
 pub(crate) fn prompt_usage(result: &Object) -> Option<TokenUsage> {
@@ -57,6 +61,43 @@ pub(crate) fn context_window(update: &Object) -> Option<ContextWindow> {
     })
 }
 
+/// What an agent hangs on a `usage_update` about the limits of its account. `claude-agent-acp` tells one limit at a time,
+/// or all its windows, with the used part as a fraction.
+pub(crate) fn rate_limits(update: &Object) -> Vec<RateLimit> {
+    let Some(info) = object(update, "_meta").and_then(|meta| object(meta, "_claude/rateLimit")) else {
+        return Vec::new();
+    };
+    let name = info.get("rateLimitType").and_then(Value::as_str);
+    let mut limits: Vec<RateLimit> = name.and_then(|name| rate_limit(name, info)).into_iter().collect();
+    for (name, window) in object(info, "unifiedWindows").into_iter().flatten().take(MAX_LIMITS) {
+        if let Some(limit) = window.as_object().and_then(|window| rate_limit(name, window))
+            && limits.iter().all(|known| known.name != limit.name)
+        {
+            limits.push(limit);
+        }
+    }
+    limits
+}
+
+fn rate_limit(name: &str, info: &Object) -> Option<RateLimit> {
+    let used = match info.get("utilization").and_then(Value::as_f64) {
+        Some(part) => part * 100.0,
+        None if info.get("status").and_then(Value::as_str) == Some("rejected") => 100.0,
+        // How much is used is all that there is to tell.
+        None => return None,
+    };
+    Some(RateLimit {
+        name: name.chars().take(MAX_NAME_CHARS).collect(),
+        used_percent: used.clamp(0.0, 100.0),
+        window_minutes: match name {
+            "five_hour" => Some(5 * 60),
+            _ if name.starts_with("seven_day") => Some(7 * 24 * 60),
+            _ => None,
+        },
+        resets_at: info.get("resetsAt").and_then(Value::as_i64),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -92,6 +133,34 @@ mod tests {
             ),
             Some(whole)
         );
+    }
+
+    #[test]
+    fn limits_of_the_account_are_read_where_they_say_how_much_is_used() {
+        let limits = |info: Value| {
+            let update = json!({"used":1,"size":2,"_meta":{"_claude/rateLimit":info}});
+            rate_limits(update.as_object().unwrap())
+        };
+        let five =
+            json!({"status":"allowed_warning","rateLimitType":"five_hour","utilization":0.5,"resetsAt":1700});
+        let five = limits(five);
+        let expected = RateLimit {
+            name: "five_hour".to_owned(),
+            used_percent: 50.0,
+            window_minutes: Some(300),
+            resets_at: Some(1700),
+        };
+        assert_eq!(five, [expected]);
+        let spent = limits(json!({"status":"rejected","rateLimitType":"seven_day_opus"}));
+        assert_eq!((spent[0].used_percent, spent[0].window_minutes), (100.0, Some(10_080)));
+        assert_eq!(limits(json!({"status":"allowed","rateLimitType":"five_hour"})), []);
+        let all = limits(json!({
+            "rateLimitType": "five_hour", "utilization": 0.1,
+            "unifiedWindows": {"five_hour": {"utilization": 0.2}, "seven_day": {"utilization": 2.0}, "odd": 7},
+        }));
+        let all: Vec<_> = all.iter().map(|limit| (limit.name.as_str(), limit.used_percent)).collect();
+        assert_eq!(all, [("five_hour", 10.0), ("seven_day", 100.0)]);
+        assert_eq!(rate_limits(&Object::new()), []);
     }
 
     #[test]

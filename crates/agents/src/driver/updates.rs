@@ -86,6 +86,10 @@ impl Conversation {
                 self.tell_settings();
             }
             Decoded::Usage(usage) => {
+                let limits = decode::rate_limits(&usage);
+                if !limits.is_empty() {
+                    self.tell(Update::RateLimits(limits), 0);
+                }
                 // After a cancel some agents report an empty window; good numbers are not overwritten by it.
                 if let Some(window) = decode::context_window(&usage)
                     && (window.used_tokens > 0 || (self.last_window_used == 0 && !self.is_cancelling()))

@@ -93,6 +93,9 @@ pub(super) fn of_signal(signal: &Signal, row: &SessionRow) -> Option<(Scope, Ser
             let options = options.iter().map(signalbox_engine::project::config_option).collect();
             (Scope::Subscribers, ThreadConfigOptionsUpdatedNotification { thread_id, options }.into())
         }
+        SignalBody::RateLimits { limits, .. } => {
+            (Scope::All, convert::rate_limits_out(thread_id, &row.provider, limits).into())
+        }
         SignalBody::Stalled { since_ms: Some(_) } => {
             let message = "The agent has been silent for a while; the turn goes on.".to_owned();
             let thread_id = Some(thread_id);

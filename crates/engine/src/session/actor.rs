@@ -299,6 +299,7 @@ impl Actor {
             }
             SignalBody::ConfigOptions(options) => self.live.config_options = Some(options.clone()),
             SignalBody::ContextWindow(window) => self.live.context_window = Some(*window),
+            SignalBody::RateLimits { limits, .. } => self.live.rate_limits.clone_from(limits),
             SignalBody::Stalled { .. } | SignalBody::Unloaded | SignalBody::Deleted => {}
         }
         self.batch().signal(turn, body);

@@ -18,7 +18,7 @@ mod worktree;
 
 use std::sync::Arc;
 
-use signalbox_facts::{Committed, ConfigOption, ContextWindow, Model, Seq, SessionRow};
+use signalbox_facts::{Committed, ConfigOption, ContextWindow, Model, RateLimit, Seq, SessionRow};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::Core;
@@ -59,6 +59,8 @@ pub struct Live {
     pub config_options: Option<Vec<ConfigOption>>,
     /// How full the context is.
     pub context_window: Option<ContextWindow>,
+    /// The limits of the agent's account.
+    pub rate_limits: Vec<RateLimit>,
 }
 
 /// The queues of a loaded session.

@@ -2,7 +2,7 @@
 
 use signalbox_agents::{AgentEvent, AgentInfo, NoticeSeverity, TextChunk, Update};
 use signalbox_facts::{
-    ContextWindow, FactBody, SignalBody, TitleChanged, TitleOrigin, TurnId, TurnStatus, Warning,
+    ContextWindow, FactBody, RateLimit, SignalBody, TitleChanged, TitleOrigin, TurnId, TurnStatus, Warning,
 };
 
 use super::actor::Actor;
@@ -11,6 +11,8 @@ use crate::prompt::{History, Opening};
 
 /// A batch is committed when its facts hold this much, even if more events are there.
 const BATCH_BYTES: usize = 256 << 10;
+/// More limits than any account has.
+const MAX_RATE_LIMITS: usize = 32;
 
 impl Actor {
     pub(super) async fn on_events(&mut self, events: Vec<AgentEvent>) {
@@ -156,6 +158,7 @@ impl Actor {
             }
             Update::Models { available, current } => self.models(available, current),
             Update::ContextWindow(window) => self.context_window(window),
+            Update::RateLimits(limits) => self.rate_limits(limits),
             Update::Title(Some(title)) => self.agent_title(&title, turn),
             Update::Notice { severity, title, description } => {
                 let message = description.map_or(title.clone(), |more| format!("{title}: {more}"));
@@ -203,6 +206,22 @@ impl Actor {
             return;
         }
         self.signal(SignalBody::ContextWindow(window));
+    }
+
+    /// What was told before of other limits still holds.
+    fn rate_limits(&mut self, told: Vec<RateLimit>) {
+        let mut limits = self.live.rate_limits.clone();
+        for limit in told {
+            if let Some(known) = limits.iter_mut().find(|known| known.name == limit.name) {
+                *known = limit;
+            } else if limits.len() < MAX_RATE_LIMITS {
+                limits.push(limit);
+            }
+        }
+        if limits != self.live.rate_limits {
+            let usage = self.row.usage.unwrap_or_default();
+            self.signal(SignalBody::RateLimits { limits, usage });
+        }
     }
 
     fn agent_title(&mut self, title: &str, turn: Option<TurnId>) {

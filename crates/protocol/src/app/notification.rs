@@ -17,7 +17,7 @@ use super::model::Model;
 use super::settings::ThreadSettings;
 use super::thread::{Thread, ThreadStatus};
 use super::turn::{Turn, TurnError, TurnPlanStep};
-use super::usage::ThreadTokenUsage;
+use super::usage::{AccountRateLimitsUpdatedNotification, ThreadTokenUsage};
 use crate::lenient::null_as_default;
 use crate::ops::{Activity, ConfigOption, Event, Resolver};
 
@@ -56,6 +56,7 @@ messages! {
         Thread Warning(WarningNotification) = method::WARNING,
         Thread ServerRequestResolved(ServerRequestResolvedNotification) = method::SERVER_REQUEST_RESOLVED,
         Thread ApprovalRequested(ApprovalRequestedNotification) = method::APPROVAL_REQUESTED,
+        Thread AccountRateLimitsUpdated(AccountRateLimitsUpdatedNotification) = method::ACCOUNT_RATE_LIMITS_UPDATED,
         Connection CoreEvent(CoreEventNotification) = method::EVENT,
     }
 }
