@@ -85,6 +85,11 @@ impl App {
         self
     }
 
+    /// The same for an app that has a name already.
+    pub(crate) fn add_argument(&mut self, argument: &str) {
+        self.arguments.push(argument.to_owned());
+    }
+
     /// Sets a variable in the program's environment.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
@@ -96,17 +101,28 @@ impl App {
     /// environment: `(name, SIGNALBOX_REHEARSAL_START)`.
     #[must_use]
     pub fn bad_agents(self, agents: &[(&str, &str)]) -> Self {
+        let agents: Vec<_> =
+            agents.iter().map(|(name, start)| ((*name).to_owned(), (*start).to_owned())).collect();
+        self.write_agents(&agents);
+        self
+    }
+
+    /// Writes that configuration; an agent that starts `well` has nothing in its environment.
+    pub(crate) fn write_agents(&self, agents: &[(String, String)]) {
         let binary = self.binary.display().to_string();
         let toml: String = agents
             .iter()
             .map(|(name, start)| {
+                let env = match start.as_str() {
+                    "well" => String::new(),
+                    start => format!("SIGNALBOX_REHEARSAL_START = {start:?}"),
+                };
                 format!(
-                    "[providers.{name}]\ncommand = {binary:?}\nargs = [\"rehearsal\"]\n\
-                     env = {{ SIGNALBOX_REHEARSAL_START = {start:?} }}\n"
+                    "[providers.{name}]\ncommand = {binary:?}\nargs = [\"rehearsal\"]\nenv = {{ {env} }}\n"
                 )
             })
             .collect();
-        self.config(&toml)
+        std::fs::write(self.home().join("config.toml"), toml).unwrap();
     }
 
     /// The server's home.

@@ -43,7 +43,7 @@ pub use app::App;
 pub use client::{Client, Refusal};
 pub use frame::Frame;
 pub use model::{Model, ThreadModel, TurnModel};
-pub use process::{Process, is_alive, open_files};
+pub use process::{Process, is_alive, is_group_alive, open_files};
 pub use schema::Schemas;
 pub use transcript::play;
 pub use verbs::Asked;

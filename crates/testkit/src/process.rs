@@ -235,6 +235,20 @@ pub fn is_alive(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
+/// Whether there is a process of this process group that has not ended.
+#[must_use]
+pub fn is_group_alive(group: i32) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
+    processes.flatten().any(|process| {
+        let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        // Behind the name come the state, the parent and the group.
+        let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+        let mut fields = rest.split_ascii_whitespace();
+        !matches!(fields.next(), None | Some("Z" | "X"))
+            && fields.nth(1).is_some_and(|id| id == group.to_string())
+    })
+}
+
 /// How many descriptors a process has open.
 #[must_use]
 pub fn open_files(pid: i32) -> usize {

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::holes::{ANY, Holes, steady};
 use super::lines::{self, Line};
+use crate::PATIENCE;
 use crate::app::App;
 use crate::client::Client;
+use crate::process::is_group_alive;
 
 /// Plays the transcript in `file`, once over stdio if it has one client, and once over the unix socket; with `UPDATE=1`
 /// rewrites it first. `app` makes a fresh app for each.
@@ -39,6 +43,8 @@ struct Player {
     name: String,
     holes: Holes,
     clients: BTreeMap<usize, Actor>,
+    capabilities: BTreeMap<usize, Value>,
+    agents: Vec<(String, String)>,
     raw: bool,
 }
 
@@ -54,7 +60,15 @@ impl Player {
         let root = app.work().parent().map(|root| root.display().to_string()).unwrap_or_default();
         holes.bind("work", app.work().display().to_string());
         holes.bind("root", root);
-        Self { app, name: name.to_owned(), holes, clients: BTreeMap::new(), raw: false }
+        Self {
+            app,
+            name: name.to_owned(),
+            holes,
+            clients: BTreeMap::new(),
+            capabilities: BTreeMap::new(),
+            agents: Vec::new(),
+            raw: false,
+        }
     }
 
     fn actor(&mut self, number: usize) -> &mut Actor {
@@ -62,7 +76,8 @@ impl Player {
             if !self.clients.contains_key(&next) {
                 let mut client = self.app.stranger();
                 if !self.raw {
-                    client.initializes_with(&format!("client{next}"), json!({}));
+                    let capabilities = self.capabilities.get(&next).cloned().unwrap_or_else(|| json!({}));
+                    client.initializes_with(&format!("client{next}"), capabilities);
                     client.skips_what_came();
                 }
                 self.clients.insert(next, Actor { client, absorbed: None });
@@ -83,10 +98,102 @@ impl Player {
     }
 
     fn set(&mut self, text: &str) {
-        match text.strip_prefix('@').map(str::trim) {
-            Some("raw") => self.raw = true,
-            Some(other) => panic!("{}: no setting {other:?}", self.name),
-            None => {}
+        let Some(text) = text.strip_prefix('@').map(str::trim) else { return };
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match (word, rest) {
+            ("raw", "") => self.raw = true,
+            ("argument", argument) => self.app.add_argument(argument),
+            ("agent", agent) => {
+                let (name, start) = self.two(agent);
+                self.agents.push((name, start));
+                self.app.write_agents(&self.agents);
+            }
+            ("capabilities", of) => {
+                let (client, capabilities) = self.two(of);
+                let capabilities = serde_json::from_str(&capabilities).unwrap();
+                self.capabilities.insert(self.number(&client), capabilities);
+            }
+            ("leaves", client) => {
+                let number = self.number(client);
+                let actor = self.clients.remove(&number);
+                let actor = actor.unwrap_or_else(|| panic!("{}: client {number} is not there", self.name));
+                self.leaves(number, actor);
+            }
+            ("terminate", "") => self.app.process().terminate(),
+            ("ends", code) => {
+                let status = self.app.ends();
+                assert_eq!(
+                    status.code().map(|code| code.to_string()).as_deref(),
+                    Some(code),
+                    "{}",
+                    self.name
+                );
+                for (number, actor) in std::mem::take(&mut self.clients) {
+                    self.ended(number, actor);
+                }
+            }
+            ("kill", "") => {
+                self.app.kill();
+                self.clients.clear();
+            }
+            ("restart", "") => {
+                self.clients.clear();
+                self.app.restart();
+            }
+            ("group", what) => self.group(what),
+            ("file", what) => {
+                let (name, line) = self.two(what);
+                let text = self.app.file(&name);
+                assert_eq!(text, Some(self.holes.fill(&line) + "\n"), "{}: file {name}", self.name);
+            }
+            ("no", what) => {
+                let name = what.strip_prefix("file ").unwrap_or_else(|| panic!("{}: no {what:?}", self.name));
+                assert_eq!(self.app.file(name), None, "{}: file {name}", self.name);
+            }
+            (other, _) => panic!("{}: no setting {other:?}", self.name),
+        }
+    }
+
+    fn two(&self, text: &str) -> (String, String) {
+        match text.split_once(' ') {
+            Some((one, other)) => (one.to_owned(), other.trim().to_owned()),
+            None => panic!("{}: one word too few in {text:?}", self.name),
+        }
+    }
+
+    fn number(&self, text: &str) -> usize {
+        text.parse().unwrap_or_else(|_| panic!("{}: not a client: {text:?}", self.name))
+    }
+
+    /// A client ends its connection, and nothing has come that is not written.
+    fn leaves(&self, number: usize, mut actor: Actor) {
+        self.nothing_more(number, &mut actor);
+        actor.client.leaves();
+    }
+
+    /// The server has ended, and said nothing that is not written.
+    fn ended(&self, number: usize, mut actor: Actor) {
+        let place = actor.client.place();
+        actor.client.is_disconnected();
+        let more = actor.client.methods_since(place);
+        assert!(more.is_empty(), "{}: before the end client {number} got {more:?}", self.name);
+    }
+
+    fn group(&self, what: &str) {
+        let (wanted, file) = self.two(what);
+        let line = self.app.line_of(&file);
+        let group =
+            line.trim().parse().unwrap_or_else(|_| panic!("{}: no process group: {line:?}", self.name));
+        let wanted = match wanted.as_str() {
+            "gone" => false,
+            "there" => true,
+            other => panic!("{}: a group is gone or there, not {other:?}", self.name),
+        };
+        let deadline = Instant::now() + PATIENCE;
+        // A killed process is there until the kernel has taken it apart, and nobody tells when that is.
+        while is_group_alive(group) != wanted {
+            assert!(Instant::now() < deadline, "{}: the group {group} of {file} is {}", self.name, !wanted);
+            thread::park_timeout(Duration::from_millis(2));
         }
     }
 
@@ -166,17 +273,21 @@ impl Player {
         if self.raw {
             return;
         }
-        for (number, actor) in &mut self.clients {
-            let place = actor.client.place();
-            actor.client.call("thread/loaded/list", json!({}));
-            let more = actor.client.methods_since(place);
-            let absorbed = |method: &String| actor.absorbed.is_some() && method.ends_with("elta");
-            let more: Vec<_> = more.iter().filter(|method| !absorbed(method)).collect();
-            assert!(more.is_empty(), "{}: then client {number} got {more:?}", self.name);
+        for (number, mut actor) in std::mem::take(&mut self.clients) {
+            self.nothing_more(number, &mut actor);
             for thread in actor.client.model().followed() {
                 actor.client.knows_what_is_stored(&thread);
             }
         }
+    }
+
+    fn nothing_more(&self, number: usize, actor: &mut Actor) {
+        let place = actor.client.place();
+        actor.client.call("thread/loaded/list", json!({}));
+        let more = actor.client.methods_since(place);
+        let absorbed = |method: &String| actor.absorbed.is_some() && method.ends_with("elta");
+        let more: Vec<_> = more.iter().filter(|method| !absorbed(method)).collect();
+        assert!(more.is_empty(), "{}: then client {number} got {more:?}", self.name);
     }
 
     /// Plays the lines and gives them back with what really came.
