@@ -45,6 +45,8 @@ struct State {
     record: Option<Approval>,
     ask: Option<(&'static str, Frame)>,
     unable: HashSet<ConnectionId>,
+    /// Subscribers were told that nobody can answer it.
+    told_stuck: bool,
     /// It is being rejected, because nobody can answer it or nobody wants to be asked.
     rejecting: bool,
     /// The last answer of each connection that is on its way to the core; the next one waits for it.
@@ -274,19 +276,23 @@ async fn unable(hubs: &Hubs, subscriber: &Subscriber, open: &Arc<Open>, why: &st
 pub(crate) async fn reject_if_stuck(hubs: &Hubs, open: &Arc<Open>) {
     let Some(hub) = hubs.get(open.session) else { return };
     let operators: Vec<_> = hub.subscribers().into_iter().filter(Subscriber::can_answer).collect();
-    let stuck = {
-        let state = open.state.lock();
-        !operators.is_empty() && operators.iter().all(|operator| state.unable.contains(&operator.peer.id()))
+    let (stuck, first) = {
+        let mut state = open.state.lock();
+        let is_unable = |operator: &Subscriber| state.unable.contains(&operator.peer.id());
+        let stuck = !operators.is_empty() && operators.iter().all(is_unable);
+        (stuck, stuck && !std::mem::replace(&mut state.told_stuck, true))
     };
     if !stuck {
         return;
     }
-    let message = format!("No client could answer {}; approval {} is rejected.", open.method(), open.id);
-    if reject(hubs, open, ResolverKind::Unattended, None).await {
+    if first {
+        // Said before it is done, so that it stands before what follows from it.
+        let message = format!("No client can answer {}; approval {} is rejected.", open.method(), open.id);
         for subscriber in hub.subscribers() {
             hubs.warn(&subscriber, open.session, message.clone());
         }
     }
+    reject(hubs, open, ResolverKind::Unattended, None).await;
 }
 
 /// Rejects an approval in no client's name; false if that was done before, or it was resolved otherwise. `why` is shown.

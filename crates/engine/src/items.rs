@@ -35,6 +35,8 @@ pub(crate) struct Items {
     /// Ids in the order of their first mention, so that closing is in order.
     order: Vec<String>,
     compactions: HashMap<String, Seq>,
+    /// The compaction that was asked for, while nobody has said that it is over, and whether the agent has told of it.
+    asked_compaction: Option<(Seq, bool)>,
     output: bool,
     /// A call that may change files has completed.
     changed: bool,
@@ -138,17 +140,50 @@ impl Items {
         id: String,
         status: CompactionStatus,
     ) {
+        self.output = true;
         let body = FactBody::ContextCompaction(ContextCompaction { id: id.clone(), status });
-        match self.compactions.get(&id) {
+        if let Some((item, claimed @ false)) = &mut self.asked_compaction {
+            // The agent tells of the one that it was asked for.
+            *claimed = true;
+            self.compactions.insert(id.clone(), *item);
+        }
+        let item = match self.compactions.get(&id) {
             Some(&item) => {
                 batch.push(Some(turn), Item::Of(item), body);
+                item
             }
             None => {
                 let item = batch.push(Some(turn), Item::New, body);
                 self.text = None;
                 self.compactions.insert(id, item);
+                item
             }
+        };
+        if status != CompactionStatus::InProgress
+            && self.asked_compaction.is_some_and(|(asked, _)| asked == item)
+        {
+            self.asked_compaction = None;
         }
+    }
+
+    /// The turn is one that somebody asked for so that the agent compacts its context.
+    pub(crate) fn compaction_asked(&mut self, batch: &mut Batch, turn: TurnId) {
+        let body = FactBody::ContextCompaction(ContextCompaction {
+            id: "requested".to_owned(),
+            status: CompactionStatus::InProgress,
+        });
+        let item = batch.push(Some(turn), Item::New, body);
+        self.text = None;
+        self.output = true;
+        self.asked_compaction = Some((item, false));
+    }
+
+    /// With the turn ends the compaction that it was for, if the agent has not said so itself.
+    pub(crate) fn compaction_ended(&mut self, batch: &mut Batch, turn: TurnId, completed: bool) {
+        let Some((item, _)) = self.asked_compaction.take() else { return };
+        let status = if completed { CompactionStatus::Completed } else { CompactionStatus::Failed };
+        let body = FactBody::ContextCompaction(ContextCompaction { id: "requested".to_owned(), status });
+        batch.push(Some(turn), Item::Of(item), body);
     }
 
     /// A tool call began or changed. `asked` is true when a permission request speaks of it: then it is shown even

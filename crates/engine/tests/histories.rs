@@ -310,6 +310,7 @@ async fn a_rule_that_was_removed_no_longer_answers() {
         option_id: Some("allow".to_owned()),
         for_session: true,
         message: None,
+        decline: false,
     };
     assert_eq!(session.submit(answer).await, Ok(Accepted::Applied));
     session.until_end().await;

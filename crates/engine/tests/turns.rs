@@ -217,6 +217,7 @@ async fn allowing_for_the_session_asks_no_second_time() {
         option_id: Some("allow".into()),
         for_session: true,
         message: None,
+        decline: false,
     };
     session.submit(answer).await.unwrap();
     session.until_end().await;
@@ -408,6 +409,7 @@ async fn a_decline_with_a_message_gives_it_to_the_agent() {
         option_id: Some("reject".into()),
         for_session: false,
         message: Some("say instead this".into()),
+        decline: false,
     };
     session.submit(answer).await.unwrap();
     let seen = story(&session.until_end().await);

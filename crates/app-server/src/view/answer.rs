@@ -82,7 +82,11 @@ pub fn answer(session: SessionId, input: &PendingInput, reply: Reply) -> Result<
         ApprovalDecision::Decline => {
             let option = find(&input.options, &OptionKind::RejectOnce)
                 .or_else(|| find(&input.options, &OptionKind::RejectAlways));
-            permission(session, input, option, false, reply.message)
+            let mut declined = permission(session, input, option, false, reply.message);
+            if let (None, Op::AnswerPermission { decline, .. }) = (option, &mut declined.op) {
+                *decline = true;
+            }
+            declined
         }
         ApprovalDecision::Cancel => {
             Answer { then_interrupt: true, ..permission(session, input, None, false, None) }
@@ -103,6 +107,7 @@ fn permission(
         option_id: option.map(|option| option.id.clone()),
         for_session,
         message: message.filter(|text| !text.trim().is_empty()),
+        decline: false,
     };
     Answer { op, then_interrupt: false }
 }

@@ -397,6 +397,7 @@ pub fn turn_out(
         diff: None,
         token_usage: None,
         context: None,
+        approvals: Vec::new(),
     }
 }
 
@@ -451,6 +452,38 @@ pub fn usage_out(usage: Option<facts::Usage>, window: Option<facts::ContextWindo
             ..app::TokenUsageBreakdown::default()
         },
         model_context_window: window.map(|window| count(window.size_tokens)),
+    }
+}
+
+/// The limits of an agent's account.
+#[must_use]
+pub fn rate_limits_out(
+    thread_id: String,
+    provider: &facts::Provider,
+    limits: &[facts::RateLimit],
+) -> app::AccountRateLimitsUpdatedNotification {
+    let mut windows: Vec<&facts::RateLimit> = limits.iter().collect();
+    windows.sort_by_key(|limit| limit.window_minutes.unwrap_or(u64::MAX));
+    let window = |limit: &&facts::RateLimit| app::RateLimitWindow {
+        #[allow(clippy::cast_possible_truncation, reason = "a percentage")]
+        used_percent: limit.used_percent.round() as i32,
+        window_duration_mins: limit.window_minutes,
+        resets_at: limit.resets_at,
+    };
+    let limit = |limit: &facts::RateLimit| app::AccountRateLimit {
+        name: limit.name.clone(),
+        used_percent: limit.used_percent,
+        window_minutes: limit.window_minutes,
+        resets_at: limit.resets_at,
+    };
+    app::AccountRateLimitsUpdatedNotification {
+        rate_limits: app::RateLimitSnapshot {
+            primary: windows.first().map(window),
+            secondary: windows.get(1).map(window),
+        },
+        thread_id,
+        model_provider: provider.to_string(),
+        limits: limits.iter().map(limit).collect(),
     }
 }
 
@@ -563,6 +596,21 @@ pub fn decision_out(decision: facts::Decision, is_question: bool) -> Option<app:
         facts::Decision::Decline => Some(app::ApprovalDecision::Decline),
         facts::Decision::Cancel => Some(app::ApprovalDecision::Cancel),
         facts::Decision::Answered => is_question.then_some(app::ApprovalDecision::Accept),
+    }
+}
+
+/// What became of an approval, for the history.
+#[must_use]
+pub fn approval_out(fact: &facts::Fact, resolved: &facts::PermissionResolved) -> app::TurnApproval {
+    app::TurnApproval {
+        approval_id: resolved.input.to_string(),
+        item_id: fact.item_seq.map(item_id),
+        title: resolved.title.clone(),
+        decision: decision_out(resolved.decision, resolved.option_id.is_none()),
+        option_id: resolved.option_id.clone(),
+        by: core::resolver_out(&resolved.by),
+        message: resolved.message.clone(),
+        resolved_at_ms: fact.at_ms,
     }
 }
 

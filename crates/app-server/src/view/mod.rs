@@ -162,7 +162,7 @@ impl ThreadView {
             }
             FactBody::Usage(_) => self.usage_changed(fact.through_seq, fact.at_ms),
             FactBody::PermissionRequested(input) => self.requested(input, out),
-            FactBody::PermissionResolved(resolved) => self.resolved(resolved, out),
+            FactBody::PermissionResolved(resolved) => self.resolved(fact, resolved, out),
             body if items::makes_item(body) => {
                 if let Some(turn) = self.turn_of(fact) {
                     turn.take(fact, out);
@@ -207,7 +207,7 @@ impl ThreadView {
                 thread_id: self.session.id.to_string(),
                 status: ThreadStatus::NotLoaded,
             }),
-            SignalBody::Stalled { .. } | SignalBody::Deleted => {}
+            SignalBody::Stalled { .. } | SignalBody::Deleted | SignalBody::RateLimits { .. } => {}
         }
         out.direct(|| direct::of_signal(signal, &self.session));
     }
@@ -303,11 +303,14 @@ impl ThreadView {
         self.asked.push(Told { id: input.id, is_question: input.kind == InputKind::Elicitation });
     }
 
-    fn resolved(&mut self, resolved: &PermissionResolved, out: &mut Out<'_>) {
+    fn resolved(&mut self, fact: &Fact, resolved: &PermissionResolved, out: &mut Out<'_>) {
         let told = self.asked.iter().position(|told| told.id == resolved.input);
         let told = told.map(|place| self.asked.remove(place));
         if told.is_some() {
             out.withdraw(resolved.input);
+            if let Some(turn) = self.turn_of(fact) {
+                turn.approval_resolved(convert::approval_out(fact, resolved));
+            }
         }
         out.subscribers(|| {
             let is_question = told.is_some_and(|told| told.is_question);

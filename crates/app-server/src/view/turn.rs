@@ -10,13 +10,16 @@ use signalbox_facts::{
 use signalbox_protocol::app::{
     ErrorNotification, FileChangePatchUpdatedNotification, ItemBody, ItemCompletedNotification,
     ItemStartedNotification, ReasoningSummaryPartAddedNotification, ThreadItem, ThreadTokenUsage, Turn,
-    TurnCompletedNotification, TurnDiffUpdatedNotification, TurnItemsView, TurnPlanStep,
+    TurnApproval, TurnCompletedNotification, TurnDiffUpdatedNotification, TurnItemsView, TurnPlanStep,
     TurnPlanUpdatedNotification, TurnStartedNotification,
 };
 
 use super::convert;
 use super::effects::{DeltaKind, Out};
 use super::items::{self, Told};
+
+/// Answered approvals that a turn shows.
+const MAX_APPROVALS: usize = 64;
 
 /// A turn with its items.
 #[derive(Clone, Debug)]
@@ -36,6 +39,7 @@ pub(super) struct TurnState {
     plan_slot: Option<usize>,
     plan: Option<Vec<TurnPlanStep>>,
     diff: Option<TurnDiff>,
+    approvals: Vec<TurnApproval>,
     pub(super) usage: Option<ThreadTokenUsage>,
     /// Its end has begun: what was open is closed, and what comes now is late.
     settled: bool,
@@ -72,6 +76,7 @@ impl TurnState {
             plan_slot: None,
             plan: None,
             diff: None,
+            approvals: Vec::new(),
             usage: None,
             settled: false,
         }
@@ -114,6 +119,7 @@ impl TurnState {
             diff: self.diff.as_ref().map(|diff| diff.diff.clone()),
             token_usage: self.usage.clone(),
             context: self.context.as_ref().map(convert::context_out),
+            approvals: if self.is_open() { Vec::new() } else { self.approvals.clone() },
             ..convert::turn_out(self.id, self.status, Some(self.started_at_ms), self.ended_at_ms)
         }
     }
@@ -319,6 +325,14 @@ impl TurnState {
             self.diff = Some(diff.clone());
             self.tell_diff(out);
         }
+    }
+
+    /// Keeps what became of an approval.
+    pub(super) fn approval_resolved(&mut self, approval: TurnApproval) {
+        if self.approvals.len() == MAX_APPROVALS {
+            self.approvals.remove(0);
+        }
+        self.approvals.push(approval);
     }
 
     /// The turn's end begins: everything open is completed, and what changed after its completion is told again.

@@ -19,6 +19,18 @@ use crate::submission::{Accepted, OpError, Resolution};
 /// Option of a projected question that answers nothing.
 const SKIP: &str = "__elicitation_skip";
 
+/// A client's answer to a permission request.
+pub(super) struct Choice {
+    /// One of the agent's options.
+    pub option_id: Option<String>,
+    /// With an allowing one: the same is allowed for the rest of the session.
+    pub for_session: bool,
+    /// What the agent is told with a decline.
+    pub message: Option<String>,
+    /// A decline where no option says so.
+    pub decline: bool,
+}
+
 impl Actor {
     /// The agent asks whether it may do something.
     pub(super) async fn permission(
@@ -183,12 +195,11 @@ impl Actor {
     pub(super) async fn answer_permission(
         &mut self,
         id: &str,
-        option_id: Option<String>,
-        for_session: bool,
-        message: Option<String>,
+        choice: Choice,
         interrupt: bool,
         by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
+        let Choice { option_id, for_session, message, decline } = choice;
         let (key, input) = self.waiting(id)?;
         if let Some(form) = &input.form {
             let answer = answer_from_option(form, option_id.as_deref());
@@ -205,6 +216,7 @@ impl Actor {
             }
         };
         let decision = match option.map(|option| &option.kind) {
+            None if decline => Decision::Decline,
             None => Decision::Cancel,
             Some(OptionKind::AllowOnce | OptionKind::AllowAlways) if for_session => {
                 Decision::AcceptForSession

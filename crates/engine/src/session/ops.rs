@@ -4,6 +4,7 @@ use signalbox_facts::Policy as FactPolicy;
 use signalbox_protocol::ops::{Op, Policy, TurnInput, TurnMode};
 
 use super::actor::Actor;
+use super::approvals::Choice;
 use crate::convert;
 use crate::submission::{Accepted, OpError, Submission};
 
@@ -29,9 +30,10 @@ impl Actor {
         }
         let decision = match op {
             Op::Cancel { turn, .. } => self.cancel_all(turn).await,
-            Op::AnswerPermission { request_id, option_id, for_session, message, .. } => {
+            Op::AnswerPermission { request_id, option_id, for_session, message, decline, .. } => {
                 let by = origin.resolved_by();
-                self.answer_permission(&request_id, option_id, for_session, message, interrupt, by).await
+                let choice = Choice { option_id, for_session, message, decline };
+                self.answer_permission(&request_id, choice, interrupt, by).await
             }
             Op::AnswerElicitation { request_id, answer, .. } => {
                 self.answer_elicitation(&request_id, answer, interrupt, origin.resolved_by()).await

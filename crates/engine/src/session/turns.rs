@@ -204,6 +204,12 @@ impl Actor {
         let accepted = self.start_turn(start).await?;
         if let Some(open) = &mut self.turn {
             open.compacting = true;
+            let turn = open.id;
+            self.batch();
+            if let Some(batch) = &mut self.batch {
+                self.items.compaction_asked(batch, turn);
+            }
+            self.commit().await;
         }
         Ok(accepted)
     }
@@ -510,6 +516,7 @@ impl Actor {
         self.batch();
         if let Some(batch) = &mut self.batch {
             self.items.close_open(batch, turn, outcome);
+            self.items.compaction_ended(batch, turn, status == TurnStatus::Completed);
         }
         if status == TurnStatus::Completed && !self.items.has_output() {
             let warning = Warning {
@@ -552,6 +559,7 @@ impl Actor {
         }
         let failure = failure("server_stopped", "signalbox stopped before the turn finished.");
         let failure = Failure { retryable: true, ..failure };
+        self.drain_parked(ResolverKind::Restart);
         self.finish_turn(TurnStatus::Interrupted, Some("cancelled".to_owned()), Some(failure)).await;
     }
 }

@@ -193,6 +193,7 @@ impl Watched {
             option_id: option.map(str::to_owned),
             for_session: false,
             message: None,
+            decline: false,
         })
         .await
     }

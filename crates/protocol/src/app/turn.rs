@@ -6,10 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::approval::ApprovalDecision;
 use super::item::ThreadItem;
 use super::usage::ThreadTokenUsage;
 use crate::lenient::null_as_default;
-use crate::ops::Policy;
+use crate::ops::{Policy, Resolver};
 
 /// One turn of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +47,33 @@ pub struct Turn {
     /// Ext: the settings as they were when the turn began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<TurnContext>,
+    /// Ext: once it has ended, what became of the approvals that it has waited for: the newest 64, in the order of their answers. What
+    /// was decided without asking anybody is not among them.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<TurnApproval>,
+}
+
+/// Ext: who answered an approval, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnApproval {
+    pub approval_id: String,
+    /// The item it was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_id: Option<String>,
+    /// What was asked.
+    pub title: String,
+    /// Absent if the answer was an option that means none of the four.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<ApprovalDecision>,
+    /// The agent's option that was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option_id: Option<String>,
+    pub by: Resolver,
+    /// What was written with a decline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    pub resolved_at_ms: i64,
 }
 
 /// How far a turn is.

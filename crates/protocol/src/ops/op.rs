@@ -42,9 +42,13 @@ pub enum Op {
         /// With an allowing option: keep a rule, so that the same is allowed for the rest of the session.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         for_session: bool,
-        /// With a rejecting option: what to tell the agent.
+        /// With a rejecting option, or with `decline`: what to tell the agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+        /// Without an option: this declines, although no option says so. The agent hears that its request was cancelled,
+        /// and the turn goes on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        decline: bool,
     },
     /// Answer a question with fields.
     AnswerElicitation { session: String, request_id: String, answer: ElicitationAnswer },

@@ -209,6 +209,7 @@ async fn an_approval_is_answered_by_the_client_that_comes_later() {
         option_id: Some("allow".to_owned()),
         for_session: false,
         message: None,
+        decline: false,
     };
     for _ in 0..2 {
         // The second answer comes too late, and nothing is said about it.

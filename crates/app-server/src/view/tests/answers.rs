@@ -51,8 +51,9 @@ type Gist = (Option<String>, bool, Option<String>, bool);
 
 fn gist(answer: Answer) -> Gist {
     match answer.op {
-        Op::AnswerPermission { session: of, request_id, option_id, for_session, message } => {
+        Op::AnswerPermission { session: of, request_id, option_id, for_session, message, decline } => {
             assert_eq!((of, request_id), (session().to_string(), input_id(1).to_string()));
+            assert!(!decline || option_id.is_none(), "an option says what it is");
             (option_id, for_session, message, answer.then_interrupt)
         }
         other => panic!("{other:?}"),
@@ -98,6 +99,9 @@ fn declining_falls_back_to_what_rejects_and_else_to_nothing() {
     assert_eq!(gist(decide(&never, ApprovalDecision::Decline).unwrap()), chosen("never"));
     let nothing = input(Vec::new());
     let declined = decide(&nothing, ApprovalDecision::Decline).unwrap();
+    assert!(matches!(declined.op, Op::AnswerPermission { decline: true, .. }), "{declined:?}");
+    let cancelled = decide(&nothing, ApprovalDecision::Cancel).unwrap();
+    assert!(matches!(cancelled.op, Op::AnswerPermission { decline: false, .. }), "{cancelled:?}");
     assert_eq!(gist(declined), (None, false, None, false), "the turn is not interrupted");
 }
 

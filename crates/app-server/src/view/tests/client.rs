@@ -204,7 +204,8 @@ impl Client {
             | Told::ThreadQueueChanged(_)
             | Told::ThreadWorktreeDiscarded(_)
             | Told::ThreadModelsUpdated(_)
-            | Told::ThreadConfigOptionsUpdated(_) => {}
+            | Told::ThreadConfigOptionsUpdated(_)
+            | Told::AccountRateLimitsUpdated(_) => {}
             Told::ThreadResyncRequired(_) | Told::CoreEvent(_) => panic!("the view tells no {method}"),
         }
     }

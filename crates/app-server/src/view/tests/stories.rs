@@ -3,11 +3,15 @@
 
 use expect_test::{Expect, expect};
 use signalbox_facts::{
-    Decision, FileChangeKind, FileDiff, Mode, PlanStatus, Policy, Sandbox, SignalBody, ToolStatus, TurnStatus,
+    Decision, FileChangeKind, FileDiff, Mode, PlanStatus, Policy, RateLimit, Sandbox, SignalBody, ToolStatus,
+    TurnStatus, Usage,
 };
+use signalbox_protocol::app::{ApprovalDecision, ServerNotification};
+use signalbox_protocol::ops;
 
 use super::lines::told;
-use super::world::{World, entry};
+use super::world::{Event, World, entry};
+use crate::view::{Outgoing, ThreadView};
 
 fn check(world: &World, expected: Expect) {
     expected.assert_eq(&told(world, 1));
@@ -571,4 +575,56 @@ fn warnings_and_errors() {
         * thread/closed
     "#]],
     );
+}
+
+#[test]
+fn limits_of_the_account_are_told_to_everybody_by_window() {
+    let mut world = in_turn();
+    let limit = |name: &str, used_percent, window_minutes| RateLimit {
+        name: name.into(),
+        used_percent,
+        window_minutes,
+        resets_at: Some(1_700_000_000),
+    };
+    let limits =
+        vec![limit("week", 12.4, Some(10_080)), limit("5h", 99.6, Some(300)), limit("odd", 1.0, None)];
+    let here = From::here(&world);
+    world.signal(SignalBody::RateLimits { limits, usage: Usage::default() });
+    here.check(
+        &world,
+        expect![[r#"
+        * account/rateLimits/updated
+    "#]],
+    );
+    let Some(Event::Signal(signal)) = world.events.last() else { panic!("no signal") };
+    let told = ThreadView::new(World::row(&world.events)).apply_signal(signal);
+    let Some(Outgoing::Notification(told)) = told.into_iter().next() else { panic!("nothing is told") };
+    let ServerNotification::AccountRateLimitsUpdated(told) = *told.body else { panic!("{told:?}") };
+    let (first, second) = (told.rate_limits.primary.unwrap(), told.rate_limits.secondary.unwrap());
+    assert_eq!((first.used_percent, first.window_duration_mins), (100, Some(300)));
+    assert_eq!((second.used_percent, second.window_duration_mins), (12, Some(10_080)));
+    assert_eq!(told.limits.len(), 3);
+}
+
+#[test]
+fn an_ended_turn_says_who_answered_what() {
+    let mut world = in_turn();
+    let first = world.calls("ls", "execute", ToolStatus::Pending).unwrap();
+    world.asks(first).answers(0, Decision::Decline, Some("no")).questions().restarts();
+    let view = ThreadView::load(World::row(&world.events), &world.facts());
+    let turn = view.turn().unwrap();
+    let told: Vec<_> = turn
+        .approvals
+        .iter()
+        .map(|approval| (approval.item_id.as_deref(), approval.decision, approval.by.kind))
+        .collect();
+    let (client, restart) = (ops::ResolverKind::Client, ops::ResolverKind::Restart);
+    assert_eq!(
+        told,
+        [
+            (Some("i4"), Some(ApprovalDecision::Decline), client),
+            (None, Some(ApprovalDecision::Cancel), restart)
+        ]
+    );
+    assert_eq!(view.turn_outline().unwrap().approvals, turn.approvals);
 }
