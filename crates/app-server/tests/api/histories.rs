@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{Client, Stage, input};
 
@@ -41,9 +41,10 @@ async fn turns_are_taken_back_for_everybody() {
     first.turn(&thread, "echo-prompt").await;
     let warning = first.until("warning").await;
     assert!(warning["params"]["message"].as_str().unwrap().contains("new conversation"), "{warning}");
-    let echoed = first.until_that("item/completed", |told| told["item"]["type"] == "agentMessage").await;
-    let echoed = echoed["params"]["item"]["text"].as_str().unwrap();
-    assert!(echoed.contains("say one") && !echoed.contains("say two"), "{echoed}");
+    let is_echo = |told: &Value| told["item"]["text"].as_str().is_some_and(|text| text.contains("[text]"));
+    let echo = first.until_that("item/completed", is_echo).await;
+    let echo = echo["params"]["item"]["text"].as_str().unwrap();
+    assert!(echo.contains("say one") && !echo.contains("say two"), "{echo}");
     first.until("turn/completed").await;
 
     let all = json!({"threadId": thread, "beforeTurnId": turns[0]});
