@@ -19,6 +19,22 @@ use crate::hubs::Hubs;
 /// early notification is better than a lost one.
 const HELD_BYTES: usize = 4 * 1024 * 1024;
 
+/// What a connection is told of a thread that it does not follow: what everybody is told, and warnings about its own calls.
+const TOLD_TO_ALL: [&str; 12] = [
+    method::THREAD_STARTED,
+    method::THREAD_STATUS_CHANGED,
+    method::THREAD_ACTIVITY_CHANGED,
+    method::THREAD_NAME_UPDATED,
+    method::THREAD_ARCHIVED,
+    method::THREAD_UNARCHIVED,
+    method::THREAD_DELETED,
+    method::THREAD_CLOSED,
+    method::THREAD_WORKTREE_DISCARDED,
+    method::THREAD_RESYNC_REQUIRED,
+    method::WARNING,
+    method::EVENT,
+];
+
 /// Who the client says it is, and what it wants.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -120,13 +136,27 @@ impl Connection {
         send(hubs, peer, delivery)
     }
 
-    /// What waits for a thread's release is in the snapshot that will precede it, so it is not told again. Warnings are
-    /// in no snapshot.
-    pub(crate) fn superseded(&self, session: SessionId) {
+    /// What waits for a thread's release is in the snapshot that is about to be made, so it is not told again. Warnings are in
+    /// no snapshot; they go out now, because their place is before it.
+    pub(crate) fn superseded(&self, hubs: &Hubs, peer: &Peer, session: SessionId) {
+        let mut held = self.held.lock();
+        let Some(thread) = held.get_mut(&session) else { return };
+        thread.bytes = 0;
+        for delivery in std::mem::take(&mut thread.waiting) {
+            if matches!(&delivery, Delivery::Notify(frame) if frame.method() == method::WARNING) {
+                // A connection that has ended takes nothing; its end is noticed elsewhere.
+                let _ = send(hubs, peer, delivery);
+            }
+        }
+    }
+
+    /// The subscription has ended: of what waits for the thread's release only what everybody is told is still told.
+    pub(crate) fn unsubscribed(&self, session: SessionId) {
+        self.unfollow(session);
         let mut held = self.held.lock();
         let Some(thread) = held.get_mut(&session) else { return };
         thread.waiting.retain(
-            |delivery| matches!(delivery, Delivery::Notify(frame) if frame.method() == method::WARNING),
+            |delivery| matches!(delivery, Delivery::Notify(frame) if TOLD_TO_ALL.contains(&frame.method())),
         );
         thread.bytes = thread.waiting.iter().map(Delivery::bytes).sum();
     }
@@ -274,5 +304,35 @@ mod tests {
         for expected in 5..=6 {
             assert_eq!(number(&mut client).await, expected);
         }
+    }
+
+    #[tokio::test]
+    async fn of_a_thread_that_was_left_only_what_all_are_told_comes_behind_the_hold() {
+        let (hubs, subscriber, mut client) = stage().await;
+        let left = SessionId::generate();
+        let hold = subscriber.hold(&hubs, left);
+        let told_to_all = Frame::notification(method::THREAD_ARCHIVED, &json!({"n": 2})).unwrap();
+        for delivery in [note(1, ""), Delivery::Notify(told_to_all), note(3, "")] {
+            assert_eq!(subscriber.deliver(&hubs, left, delivery), Pushed::Queued);
+        }
+        subscriber.connection.unsubscribed(left);
+        drop(hold);
+        assert_eq!(subscriber.deliver(&hubs, left, note(4, "")), Pushed::Queued);
+        for expected in [2, 4] {
+            assert_eq!(number(&mut client).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_warning_from_before_a_snapshot_goes_out_before_it() {
+        let (hubs, subscriber, mut client) = stage().await;
+        let joined = SessionId::generate();
+        let _hold = subscriber.hold(&hubs, joined);
+        let warning = Frame::notification(method::WARNING, &json!({"n": 2})).unwrap();
+        for delivery in [note(1, ""), Delivery::Notify(warning)] {
+            assert_eq!(subscriber.deliver(&hubs, joined, delivery), Pushed::Queued);
+        }
+        subscriber.connection.superseded(&hubs, &subscriber.peer, joined);
+        assert_eq!(number(&mut client).await, 2, "although the thread is still held");
     }
 }

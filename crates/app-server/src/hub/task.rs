@@ -370,7 +370,7 @@ impl Task {
     fn join(&self, view: &ThreadView, subscriber: &Subscriber, watching: Watching, wants: Wants) -> Joined {
         let hold = subscriber.hold(&self.hubs, self.hub.session);
         if !wants.is_new() {
-            subscriber.connection.superseded(self.hub.session);
+            subscriber.connection.superseded(&self.hubs, &subscriber.peer, self.hub.session);
         }
         let mut snapshot = self.snapshot(view, wants.with_turn());
         if wants.is_new() {

@@ -269,7 +269,7 @@ fn unsubscribe(
     let status = match hubs.get(session) {
         None => ThreadUnsubscribeStatus::NotLoaded,
         Some(hub) if hub.leave(peer) => {
-            Connection::of(peer).unfollow(session);
+            Connection::of(peer).unsubscribed(session);
             for open in hubs.approvals().of_session(session) {
                 peer.withdraw(&open.id);
             }
