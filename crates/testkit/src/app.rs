@@ -160,7 +160,9 @@ impl App {
         }
     }
 
-    fn socket(&self) -> PathBuf {
+    /// The socket on which the server listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
         self.root.path().join("test.sock")
     }
 

@@ -149,6 +149,15 @@ impl Client {
         }
     }
 
+    /// Waits for the answer to a request; none if the connection ends before.
+    pub fn answer_or_end(&mut self, id: impl Into<Value>) -> Option<Result<Value, Box<Refusal>>> {
+        let id = id.into();
+        let answer = self.wait(&format!("the answer to {id}, or the end"), |client| {
+            client.answers.remove(&id).map(Some).or_else(|| client.ended.then_some(None))
+        })?;
+        Some(answer.get("result").cloned().ok_or_else(|| Box::new(Refusal::of(&answer))))
+    }
+
     /// Calls a method that must succeed.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.requests(method, params);
@@ -336,10 +345,17 @@ impl Client {
             return Err(format!("an answer to no open request: {answer}"));
         };
         Schemas::get().response(&request, answer)?;
+        let opted_out = &request["params"]["capabilities"]["optOutNotificationMethods"];
+        if opted_out.as_array().is_some_and(|methods| !methods.is_empty()) {
+            (self.model.opted_out, self.model.lags) = (true, true);
+        }
         if let (Some("thread/start" | "thread/resume" | "thread/fork"), Some(result)) =
             (request["method"].as_str(), answer.get("result"))
         {
             self.model.opened(result)?;
+            if request["params"]["excludeTurns"] == true {
+                self.model.is_outline(result["thread"]["id"].as_str().unwrap_or_default());
+            }
         }
         self.answers.insert(id.clone(), answer.clone());
         Ok(())

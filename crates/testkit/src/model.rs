@@ -11,6 +11,8 @@ pub struct Model {
     threads: BTreeMap<String, ThreadModel>,
     /// The client has let the server wait, or is sent more than it can take: deltas may be dropped.
     pub(crate) lags: bool,
+    /// The client has opted out of some notifications: what they tell it learns later.
+    pub(crate) opted_out: bool,
 }
 
 /// One thread as the client knows it.
@@ -27,6 +29,10 @@ pub struct ThreadModel {
     /// The revision of the activity told last.
     pub revision: Option<u64>,
     followed: bool,
+    /// Approvals it was told of. A request that is withdrawn before it was sent is never seen.
+    told_of: BTreeSet<String>,
+    /// Turns that began before it was joined are not known.
+    outline: bool,
     cursor: Option<(String, u64)>,
     seq: u64,
 }
@@ -77,6 +83,7 @@ impl Model {
         let id = text(&thread["id"])?;
         let known = self.threads.entry(id).or_default();
         known.followed = true;
+        known.outline = false;
         if result["continued"] != true {
             known.turns = array(&thread["turns"]).iter().map(TurnModel::of).collect::<Result<_, _>>()?;
             known.pending.clear();
@@ -88,6 +95,13 @@ impl Model {
             known.cursor = Some(split(cursor)?);
         }
         Ok(())
+    }
+
+    /// The result that came last has left out the turns.
+    pub(crate) fn is_outline(&mut self, thread: &str) {
+        if let Some(known) = self.threads.get_mut(thread) {
+            known.outline = true;
+        }
     }
 
     /// Takes in a notification.
@@ -109,7 +123,10 @@ impl Model {
             self.threads.remove(id);
             return Ok(());
         }
-        thread.told(method, params, self.lags)
+        if method != "turn/started" && thread.leaves_out(params) {
+            return Ok(());
+        }
+        thread.told(method, params, self.lags, self.opted_out)
     }
 
     /// Takes in a request of the server.
@@ -119,6 +136,9 @@ impl Model {
         }
         let thread = self.threads.get_mut(params["threadId"].as_str().unwrap_or_default());
         let thread = thread.ok_or("asked about a thread that the client does not follow")?;
+        if thread.leaves_out(params) {
+            return Ok(());
+        }
         let turn = thread.turn(&params["turnId"])?;
         if turn.status != "inProgress" {
             return Err(format!("asked in turn {}, which is {}", turn.id, turn.status));
@@ -156,6 +176,12 @@ impl ThreadModel {
         self.turns.iter().map(TurnModel::content).collect()
     }
 
+    /// Whether this is about a turn that was left out when the thread was joined.
+    fn leaves_out(&self, params: &Value) -> bool {
+        let turn = params["turnId"].as_str().or(params["turn"]["id"].as_str());
+        self.outline && turn.is_some_and(|turn| self.turns.iter().all(|known| known.id != turn))
+    }
+
     fn place(&mut self, params: &Value) -> Check {
         let seq = params["seq"].as_u64().ok_or("a notification without seq")?;
         if seq < self.seq {
@@ -172,7 +198,7 @@ impl ThreadModel {
         Ok(())
     }
 
-    fn told(&mut self, method: &str, params: &Value, lags: bool) -> Check {
+    fn told(&mut self, method: &str, params: &Value, lags: bool, opted_out: bool) -> Check {
         match method {
             "thread/status/changed" => self.status = params["status"].clone(),
             "thread/name/updated" => self.name = params["threadName"].as_str().map(str::to_owned),
@@ -183,6 +209,9 @@ impl ThreadModel {
                     return Err(format!("activity went back to revision {revision}"));
                 }
                 self.revision = Some(revision);
+                let pending = array(&params["activity"]["state"]["pending"]).iter();
+                self.told_of
+                    .extend(pending.filter_map(|input| input["input_id"].as_str().map(str::to_owned)));
             }
             "turn/started" => {
                 if let Some(turn) = self.turns.iter().find(|turn| turn.status == "inProgress") {
@@ -194,16 +223,20 @@ impl ThreadModel {
                 let before = self.turns.iter().position(|turn| turn.id == params["beforeTurnId"]);
                 self.turns.truncate(before.unwrap_or(self.turns.len()));
             }
-            "turn/completed" => return self.turn_ended(&params["turn"]),
+            "turn/completed" => return self.turn_ended(&params["turn"], opted_out),
             "turn/plan/updated" => self.turn(&params["turnId"])?.plan = params["plan"].clone(),
             "turn/diff/updated" => self.turn(&params["turnId"])?.diff = params["diff"].clone(),
             "thread/tokenUsage/updated" => self.turn(&params["turnId"])?.usage = params["tokenUsage"].clone(),
             "item/started" => self.turn(&params["turnId"])?.item_started(&params["item"])?,
             "item/completed" => return self.item_completed(params, lags),
+            "approval/requested" => {
+                self.told_of.insert(text(&params["approval"]["approvalId"])?);
+            }
             "serverRequest/resolved" => {
                 let id = text(&params["requestId"])?;
+                let known = self.pending.remove(&id).is_some() | self.told_of.remove(&id);
                 // What the policy decides by itself is told too, so that it can be seen.
-                if self.pending.remove(&id).is_none() && params["by"]["kind"] != "policy" {
+                if !known && params["by"]["kind"] != "policy" && !self.outline {
                     return Err(format!("{id} was resolved, but never asked"));
                 }
             }
@@ -232,7 +265,7 @@ impl ThreadModel {
         turn.ok_or_else(|| format!("turn {id} was never started"))
     }
 
-    fn turn_ended(&mut self, ended: &Value) -> Check {
+    fn turn_ended(&mut self, ended: &Value, opted_out: bool) -> Check {
         let id = text(&ended["id"])?;
         if let Some((approval, _)) = self.pending.iter().find(|(_, asked)| asked["turnId"] == id) {
             return Err(format!("turn {id} ended with approval {approval} open"));
@@ -252,6 +285,9 @@ impl ThreadModel {
             (&mut turn.diff, &ended["diff"]),
             (&mut turn.usage, &ended["tokenUsage"]),
         ] {
+            if opted_out {
+                *known = told.clone();
+            }
             if *known != *told {
                 return Err(format!("at the end of turn {id} there is {told}, told before was {known}"));
             }
@@ -356,8 +392,9 @@ impl TurnModel {
         if known["type"] != item["type"] {
             return Err(format!("item {id} was {} and is {}", known["type"], item["type"]));
         }
-        if !self.open.remove(id) && self.status == "inProgress" {
-            return Err(format!("item {id} completed twice in a running turn"));
+        // What has changed since its completion is told again when its turn settles, or later.
+        if !self.open.remove(id) && self.status == "inProgress" && known == item {
+            return Err(format!("item {id} completed twice without a change"));
         }
         // What was told piece by piece is what is told at the end. A client that falls behind may miss pieces at the end
         // of a text, but never one in the middle.
