@@ -382,7 +382,8 @@ impl Play {
                 }
             }
             self.guests[0].syncs();
-            if self.guests[0].state().cursor().cloned() != before {
+            // While a request of its own is open, it may be told later than others.
+            if self.guests[0].state().cursor().cloned() != before || !self.guests[0].is_answered() {
                 return false;
             }
             if self.disagreements().is_empty() {
