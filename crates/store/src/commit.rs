@@ -4,6 +4,7 @@ use signalbox_facts::{Committed, Fact, Seq, SessionId};
 
 use crate::CommitError;
 use crate::derive::{self, Change};
+use crate::indexing::Gives;
 use crate::sql::FactRow;
 
 /// What one session wants stored and shown together: facts, and signals between them.
@@ -36,6 +37,8 @@ pub(crate) struct Prepared {
     pub boundary: bool,
     /// Whether anything derived follows from its facts.
     derives: bool,
+    /// What it gives the search index.
+    pub gives: Option<Gives>,
     pub bytes: usize,
     pub entries: Vec<Committed>,
 }
@@ -53,6 +56,7 @@ impl Prepared {
             expected,
             last: expected + rows.len() as u64,
             boundary,
+            gives: facts(&entries).filter_map(Gives::of).max(),
             derives: !derive::changes(facts(&entries)).is_empty(),
             bytes: rows.iter().map(FactRow::bytes).sum(),
             rows,

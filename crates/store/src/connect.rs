@@ -12,6 +12,7 @@ use crate::StoreError;
 const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/0001_initial.sql"),
     include_str!("../../../migrations/0002_waiting_queues.sql"),
+    include_str!("../../../migrations/0003_search.sql"),
 ];
 
 /// Marks the file as ours (`SgBx` in ASCII), so that no other program's database is touched.

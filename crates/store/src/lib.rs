@@ -6,9 +6,11 @@ mod connect;
 mod derive;
 mod error;
 mod fail;
+mod indexing;
 mod reader;
 mod sql;
 mod store;
+mod words;
 mod writer;
 
 pub use commit::Commit;
@@ -17,8 +19,9 @@ pub use error::{CommitError, ForkError, StorageKind, StoreError};
 #[cfg(feature = "fail-points")]
 pub use fail::{FailPoint, FailPoints, Held};
 pub use reader::{
-    Listed, PageCursor, PageRequest, Reader, Receipt, SessionAt, SessionPage, SessionQuery, SortKey,
-    TranscriptError, TranscriptFacts, TurnQuery,
+    Found, Listed, PageCursor, PageRequest, Reader, Receipt, SearchPage, SearchQuery, SessionAt, SessionPage,
+    SessionQuery, SortKey, TranscriptError, TranscriptFacts, TurnQuery,
 };
-pub use store::Store;
+pub use store::{Store, StoreFigures};
+pub use words::{SearchTerm, SearchTermError};
 pub use writer::{Compacted, Fork, Writer};

@@ -1,9 +1,11 @@
 //! A store: its writer and its reader, opened and closed together.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::connect::{Place, StoreOptions};
+use crate::indexing::Indexing;
 use crate::{Reader, StoreError, Writer};
 
 /// A database of sessions: the one that lists and survives restarts, or one in memory for ephemeral sessions.
@@ -15,7 +17,42 @@ pub struct Store {
     pub reader: Reader,
 }
 
+/// Figures of a store, since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreFigures {
+    /// Bytes of the database file.
+    pub database_bytes: u64,
+    /// Bytes of its write-ahead log.
+    pub wal_bytes: u64,
+    /// Commits of sessions that were stored.
+    pub commits: u64,
+    /// Transactions that it took.
+    pub transactions: u64,
+    /// Syncs of the log.
+    pub flushes: u64,
+    /// What the last one took, microseconds.
+    pub last_flush_us: u64,
+    /// The longest, microseconds.
+    pub longest_flush_us: u64,
+    /// Units of 16 KiB that are queued for the writer or not yet answered.
+    pub queued_units: usize,
+    /// The bound of `queued_units`.
+    pub max_queued_units: usize,
+    /// Pieces of background work that wait.
+    pub chores: usize,
+    /// Sessions that are known to have something that search does not find yet.
+    pub index_backlog: usize,
+    /// Whether all that there was before the start has been looked at for that.
+    pub index_swept: bool,
+}
+
 impl Store {
+    /// Figures, cheaply.
+    #[must_use]
+    pub fn figures(&self) -> StoreFigures {
+        self.writer.figures(&self.reader)
+    }
+
     /// Opens the database at `path`, creating or migrating it. The caller holds the home's lock: one process writes.
     ///
     /// # Errors
@@ -57,8 +94,9 @@ impl Store {
 
     async fn start(place: Place, options: StoreOptions) -> Result<Self, StoreError> {
         let (connection, sequence) = place.open(&options).await?;
-        let reader = Reader::new(place.clone(), options.clone());
-        let writer = Writer::start(place, options, connection, sequence, reader.clone());
+        let indexing = Arc::<Indexing>::default();
+        let reader = Reader::new(place.clone(), options.clone(), Arc::clone(&indexing));
+        let writer = Writer::start(place, options, connection, sequence, reader.clone(), indexing);
         Ok(Self { writer, reader })
     }
 

@@ -34,7 +34,7 @@ pub enum SortKey {
 }
 
 impl SortKey {
-    fn column(self) -> &'static str {
+    pub(super) fn column(self) -> &'static str {
         match self {
             Self::Updated => "updated_at_ms",
             Self::Created => "created_at_ms",
@@ -273,7 +273,7 @@ fn like(text: &str) -> String {
     pattern
 }
 
-fn cursor(sort: SortKey, row: &SqliteRow) -> Option<PageCursor> {
+pub(super) fn cursor(sort: SortKey, row: &SqliteRow) -> Option<PageCursor> {
     let id = SessionId(decode::id(row, "id").ok()?);
     Some(PageCursor { at_ms: decode::int(row, sort.column()).ok()?, id })
 }

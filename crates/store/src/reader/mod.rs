@@ -3,6 +3,7 @@
 pub(crate) mod decode;
 mod facts;
 mod list;
+mod search;
 mod session;
 mod transcript;
 
@@ -15,11 +16,13 @@ use sqlx::{Connection, Executor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use list::{Listed, PageCursor, SessionPage, SessionQuery, SortKey};
+pub use search::{Found, SearchPage, SearchQuery};
 pub use session::{Receipt, SessionAt, TurnQuery};
 pub use transcript::{PageRequest, TranscriptError, TranscriptFacts};
 
 use crate::StoreError;
 use crate::connect::{Place, Role, StoreOptions};
+use crate::indexing::Indexing;
 use crate::sql::Statement;
 
 /// Reads at the same time; further ones wait for a place. Each connection costs a thread and up to 0.5 MiB of cache.
@@ -36,14 +39,16 @@ pub struct Reader {
 struct Pool {
     place: Place,
     options: StoreOptions,
+    /// What the search index still lacks.
+    indexing: Arc<Indexing>,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<SqliteConnection>>,
 }
 
 impl Reader {
-    pub(crate) fn new(place: Place, options: StoreOptions) -> Self {
+    pub(crate) fn new(place: Place, options: StoreOptions, indexing: Arc<Indexing>) -> Self {
         let permits = Arc::new(Semaphore::new(CONNECTIONS));
-        Self { pool: Arc::new(Pool { place, options, permits, idle: Mutex::default() }) }
+        Self { pool: Arc::new(Pool { place, options, indexing, permits, idle: Mutex::default() }) }
     }
 
     /// A connection for one read. If the read fails, or its future is dropped, the connection is not used again.

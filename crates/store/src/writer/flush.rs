@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use crate::CommitError;
 use crate::fail::{FailPoint, FailPoints};
+use crate::writer::Counts;
 use crate::writer::pipeline::CommitJob;
 
 /// Who waits for the disk.
@@ -26,12 +28,15 @@ pub(super) async fn run(
     fail: FailPoints,
     mut waiting: mpsc::Receiver<Waiting>,
     tasks: TaskTracker,
+    counts: Arc<Counts>,
 ) {
     let wal: Arc<Path> = wal.into();
     let mut batch = Vec::new();
     // Whoever comes while the disk works is in the next round.
     while waiting.recv_many(&mut batch, super::UNITS).await > 0 {
+        let begun = Instant::now();
         let outcome = flush(&wal, &fail, &tasks).await.map_err(Arc::new);
+        counts.flushed(begun.elapsed());
         if let Err(error) = &outcome {
             tracing::error!(path = %wal.display(), %error, commits = batch.len(), "flush failed");
         }

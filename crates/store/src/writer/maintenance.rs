@@ -1,12 +1,17 @@
-//! Background work in small transactions below commits: joining the chunks of ended turns, removing facts of deleted sessions.
+//! Background work in small transactions below commits: joining the chunks of ended turns, removing facts of deleted sessions,
+//! and when to index; how is in `index.rs`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use signalbox_facts::{Fact, FactBody, Seq, SessionId, TurnId, compact};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::fail::{FailPoint, FailPoints};
+use crate::indexing::Indexing;
 use crate::sql::{Statement, integer};
 use crate::writer::pipeline::Slice;
 use crate::{Reader, StoreError};
@@ -20,6 +25,11 @@ const SLICE_RUNS: usize = 64;
 const SLICE_BYTES: usize = 1024 * 1024;
 /// Facts removed in one transaction.
 const PURGE_ROWS: u32 = 4096;
+
+/// How long after the start what is not indexed yet is looked for: not while clients wait for their first answers.
+const SWEEP_AFTER: Duration = Duration::from_millis(250);
+/// How long texts may wait that came after the end of their turn.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What a compaction did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,27 +50,46 @@ pub(super) enum Chore {
     },
     /// Remove the facts of a deleted session.
     Purge { session: SessionId },
+    /// Index all that there is now.
+    Index { reply: oneshot::Sender<Result<(), StoreError>> },
 }
 
-/// Does one chore after the other. After the first one it also makes up for what a crash has left.
-pub(super) async fn run(
-    mut chores: mpsc::Receiver<Chore>,
-    slices: mpsc::Sender<Slice>,
-    reader: Reader,
-    fail: FailPoints,
-    stop: CancellationToken,
-) {
+/// Does one chore after the other, and between them feeds the search index. After the first one it also makes up for what
+/// a crash has left.
+pub(super) async fn run(mut chores: mpsc::Receiver<Chore>, worker: Worker, stop: CancellationToken) {
     let work = async {
-        let worker = Worker { slices, reader, fail };
         let mut leftovers: Option<Vec<Chore>> = None;
+        let mut look_at = Instant::now() + SWEEP_AFTER;
         loop {
-            let chore = match (chores.try_recv(), &mut leftovers) {
-                (Ok(chore), _) => chore,
-                (Err(_), Some(left)) if !left.is_empty() => left.swap_remove(left.len() - 1),
-                (Err(_), _) => match chores.recv().await {
-                    Some(chore) => chore,
-                    None => return,
-                },
+            let chore = match chores.try_recv() {
+                Ok(chore) => chore,
+                Err(_) => {
+                    if let Some((session, gives)) = worker.indexing.next() {
+                        worker.index_marked(session, gives).await;
+                        continue;
+                    }
+                    if let Some(chore) = leftovers.as_mut().and_then(Vec::pop) {
+                        worker.chore(chore).await;
+                        continue;
+                    }
+                    tokio::select! {
+                        chore = chores.recv() => match chore {
+                            Some(chore) => chore,
+                            None => return,
+                        },
+                        () = worker.indexing.news() => {
+                            if worker.indexing.is_wanted() {
+                                look_at = Instant::now();
+                            }
+                            continue;
+                        }
+                        () = sleep_until(look_at), if worker.indexing.waits() => {
+                            let more = worker.look().await;
+                            look_at = Instant::now() + if more { Duration::ZERO } else { LOOK_EVERY };
+                            continue;
+                        }
+                    }
+                }
             };
             worker.chore(chore).await;
             if leftovers.is_none() {
@@ -72,10 +101,11 @@ pub(super) async fn run(
     stop.run_until_cancelled(work).await;
 }
 
-struct Worker {
-    slices: mpsc::Sender<Slice>,
-    reader: Reader,
-    fail: FailPoints,
+pub(super) struct Worker {
+    pub(super) slices: mpsc::Sender<Slice>,
+    pub(super) reader: Reader,
+    pub(super) fail: FailPoints,
+    pub(super) indexing: Arc<Indexing>,
 }
 
 /// A row that chunks were joined to and that is not written yet.
@@ -98,10 +128,21 @@ impl Worker {
                 if let Some(reply) = reply {
                     reply.send(result).ok();
                 }
+                // Few rows now instead of many.
+                if let Some(gives) = self.indexing.take(session) {
+                    self.index_marked(session, gives).await;
+                }
+            }
+            Chore::Index { reply } => {
+                reply.send(self.index_all().await).ok();
             }
             Chore::Purge { session } => {
-                if let Err(error) = self.purge(session).await {
-                    tracing::warn!(%session, %error, "removing facts failed; it goes on after the next start");
+                match self.purge(session).await {
+                    // Nothing of it can be missing in the index any more.
+                    Ok(()) => self.indexing.done(session, false),
+                    Err(error) => {
+                        tracing::warn!(%session, %error, "removing facts failed; it goes on after the next start");
+                    }
                 }
             }
         }
@@ -200,16 +241,18 @@ impl Worker {
     }
 
     async fn purge(&self, session: SessionId) -> Result<(), StoreError> {
+        self.forget_words(session).await?;
         while let Some(through) = self.reader.nth_seq(session, PURGE_ROWS).await? {
             let remove = Statement::new("delete from facts where session = ?1 and seq <= ?2");
             self.slice(session, vec![(remove.id(session.0).int(through), None)]).await?;
         }
-        let done = Statement::new("delete from deletions where session = ?1").id(session.0);
+        let done = "delete from search_progress where session = ?1; delete from deletions where session = ?1";
+        let done = Statement::new(done).id(session.0);
         self.slice(session, vec![(done, None)]).await
     }
 
     /// One transaction, when no commit waits.
-    async fn slice(
+    pub(super) async fn slice(
         &self,
         session: SessionId,
         statements: Vec<(Statement, Option<u64>)>,

@@ -4,6 +4,7 @@ mod batch;
 mod checkpoint;
 mod flush;
 mod fork;
+mod index;
 mod maintenance;
 mod pipeline;
 
@@ -11,6 +12,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use signalbox_facts::{Committed, SessionId, SessionRow, TurnId};
 use sqlx::sqlite::SqliteConnection;
@@ -19,11 +21,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use fork::Fork;
+pub(crate) use index::{TEXT_BYTES, TextRow};
 pub use maintenance::Compacted;
 
 use crate::commit::Prepared;
 use crate::connect::{Place, StoreOptions};
-use crate::{Commit, CommitError, ForkError, Reader, StoreError};
+use crate::indexing::Indexing;
+use crate::{Commit, CommitError, ForkError, Reader, StoreError, StoreFigures};
 use maintenance::Chore;
 use pipeline::{CommitJob, Job, Pipeline};
 
@@ -47,11 +51,32 @@ struct Shared {
     chores: mpsc::Sender<Chore>,
     /// Next sequence number of a pending input.
     sequence: AtomicU64,
+    place: Place,
+    counts: Arc<Counts>,
     /// Stops maintenance, which uses the reader, before the rest.
     stop_maintenance: CancellationToken,
     maintenance: TaskTracker,
     closing: CancellationToken,
     tasks: TaskTracker,
+}
+
+/// What the tasks have done so far.
+#[derive(Debug, Default)]
+struct Counts {
+    commits: AtomicU64,
+    transactions: AtomicU64,
+    flushes: AtomicU64,
+    last_flush_us: AtomicU64,
+    longest_flush_us: AtomicU64,
+}
+
+impl Counts {
+    fn flushed(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.last_flush_us.store(took, Ordering::Relaxed);
+        self.longest_flush_us.fetch_max(took, Ordering::Relaxed);
+    }
 }
 
 impl Writer {
@@ -61,17 +86,20 @@ impl Writer {
         connection: SqliteConnection,
         last_sequence: u64,
         reader: Reader,
+        indexing: Arc<Indexing>,
     ) -> Self {
         let (queue, jobs) = mpsc::channel(UNITS);
         let (slices_in, slices) = mpsc::channel(1);
         let (chores, chores_out) = mpsc::channel(CHORES);
         let closing = CancellationToken::new();
         let stop_maintenance = CancellationToken::new();
+        let counts = Arc::<Counts>::default();
         let (tasks, maintenance) = (TaskTracker::new(), TaskTracker::new());
         let flush = place.wal().map(|wal| {
             // As many places as there can be unanswered commits: the pipeline never waits here.
             let (flush, waiting) = mpsc::channel(UNITS);
-            tasks.spawn(flush::run(wal, fail_points(&options), waiting, tasks.clone()));
+            let counts = Arc::clone(&counts);
+            tasks.spawn(flush::run(wal, fail_points(&options), waiting, tasks.clone(), counts));
             flush
         });
         let checkpoints = place.wal().map(|_| {
@@ -81,8 +109,16 @@ impl Writer {
             (checkpoints, tasks.spawn(task))
         });
         let fail = fail_points(&options);
-        maintenance.spawn(maintenance::run(chores_out, slices_in, reader, fail, stop_maintenance.clone()));
-        let pipeline = Pipeline::new(place, options, connection, flush, checkpoints, closing.clone());
+        let worker = maintenance::Worker { slices: slices_in, reader, fail, indexing: Arc::clone(&indexing) };
+        maintenance.spawn(maintenance::run(chores_out, worker, stop_maintenance.clone()));
+        let pipeline = Pipeline::new(
+            place.clone(),
+            options,
+            connection,
+            (Arc::clone(&counts), indexing),
+            closing.clone(),
+        );
+        let pipeline = pipeline.with(flush, checkpoints);
         tasks.spawn(pipeline.run(jobs, slices));
         let room = Arc::new(Semaphore::new(UNITS));
         let sequence = AtomicU64::new(last_sequence + 1);
@@ -92,6 +128,8 @@ impl Writer {
                 room,
                 chores,
                 sequence,
+                place,
+                counts,
                 stop_maintenance,
                 maintenance,
                 closing,
@@ -188,6 +226,17 @@ impl Writer {
         }
     }
 
+    /// Puts everything that was committed so far into the search index, and answers when it is there. It happens by
+    /// itself as well, a moment later.
+    ///
+    /// # Errors
+    /// If the database fails, or the store is closed before it is done.
+    pub async fn index(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.chores.send(Chore::Index { reply }).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
     /// The next sequence number of a pending input: over all sessions, greater than every one that was ever stored.
     ///
     /// Numbers are durable through the commits that use them: a number that was handed out and never stored was never
@@ -202,6 +251,29 @@ impl Writer {
     pub fn reserve_sequences(&self, count: u64) -> Range<u64> {
         let start = self.shared.sequence.fetch_add(count, Ordering::Relaxed);
         start..start + count
+    }
+
+    pub(crate) fn figures(&self, reader: &Reader) -> StoreFigures {
+        let shared = &self.shared;
+        let bytes = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |data| data.len());
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (index_backlog, index_swept) = reader.index_backlog();
+        // Without a log it is in memory, and has no files.
+        let wal = shared.place.wal();
+        StoreFigures {
+            database_bytes: wal.as_ref().map_or(0, |_| bytes(shared.place.path())),
+            wal_bytes: wal.as_deref().map_or(0, bytes),
+            commits: count(&shared.counts.commits),
+            transactions: count(&shared.counts.transactions),
+            flushes: count(&shared.counts.flushes),
+            last_flush_us: count(&shared.counts.last_flush_us),
+            longest_flush_us: count(&shared.counts.longest_flush_us),
+            queued_units: UNITS - shared.room.available_permits().min(UNITS),
+            max_queued_units: UNITS,
+            chores: CHORES - shared.chores.capacity(),
+            index_backlog,
+            index_swept,
+        }
     }
 
     pub(crate) async fn stop_maintenance(&self) {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use signalbox_facts::{Committed, SessionId, SessionRow};
 use sqlx::sqlite::SqliteConnection;
@@ -13,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::commit::Prepared;
 use crate::connect::{Place, Role, StoreOptions};
 use crate::fail::{FailPoint, FailPoints};
+use crate::indexing::{Gives, Indexing};
 use crate::sql::{Statement, Texts};
+use crate::writer::Counts;
 use crate::writer::batch::{self, Lost};
 use crate::writer::checkpoint::Checkpoints;
 use crate::writer::flush::Waiting;
@@ -76,6 +79,8 @@ pub(super) struct Pipeline {
     flush: Option<mpsc::Sender<Waiting>>,
     checkpoints: Option<Arc<Checkpoints>>,
     checkpoint_task: Option<JoinHandle<()>>,
+    counts: Arc<Counts>,
+    indexing: Arc<Indexing>,
     closing: CancellationToken,
 }
 
@@ -84,11 +89,9 @@ impl Pipeline {
         place: Place,
         options: StoreOptions,
         connection: SqliteConnection,
-        flush: Option<mpsc::Sender<Waiting>>,
-        checkpoints: Option<(Arc<Checkpoints>, JoinHandle<()>)>,
+        (counts, indexing): (Arc<Counts>, Arc<Indexing>),
         closing: CancellationToken,
     ) -> Self {
-        let (checkpoints, checkpoint_task) = checkpoints.unzip();
         let fail = super::fail_points(&options);
         Self {
             place,
@@ -96,11 +99,23 @@ impl Pipeline {
             fail,
             connection: Some(connection),
             texts: Texts::default(),
-            flush,
-            checkpoints,
-            checkpoint_task,
+            flush: None,
+            checkpoints: None,
+            checkpoint_task: None,
+            counts,
+            indexing,
             closing,
         }
+    }
+
+    /// The same with the tasks of a database in a file.
+    pub(super) fn with(
+        self,
+        flush: Option<mpsc::Sender<Waiting>>,
+        checkpoints: Option<(Arc<Checkpoints>, JoinHandle<()>)>,
+    ) -> Self {
+        let (checkpoints, checkpoint_task) = checkpoints.unzip();
+        Self { flush, checkpoints, checkpoint_task, ..self }
     }
 
     /// Runs until it is closed and the queue is empty, or until all handles are gone.
@@ -161,6 +176,9 @@ impl Pipeline {
                 Job::Fork { fork, reply } => {
                     self.commit(std::mem::take(&mut group)).await;
                     let row = self.fork(&fork).await.unwrap_or_else(|error| Err(fork::failed(error)));
+                    if row.is_ok() {
+                        self.indexing.mark(fork.session, Gives::Prompt);
+                    }
                     reply.send(row).ok();
                 }
             }
@@ -176,6 +194,9 @@ impl Pipeline {
         for job in group {
             // A commit of signals alone has no result of its own: it is shown in its place.
             let result = if job.prepared.rows.is_empty() { Ok(()) } else { results.next().unwrap_or(Ok(())) };
+            if let (Ok(()), Some(gives)) = (&result, job.prepared.gives) {
+                self.indexing.mark(job.prepared.session, gives);
+            }
             match (result, &self.flush) {
                 (Err(error), _) => job.failed(error),
                 (Ok(()), Some(flush)) if job.prepared.boundary => {
@@ -204,6 +225,9 @@ impl Pipeline {
                 self.replay(writes).await
             }
         };
+        let stored = results.iter().filter(|result| result.is_ok()).count();
+        self.counts.commits.fetch_add(stored as u64, Ordering::Relaxed);
+        self.counts.transactions.fetch_add(1, Ordering::Relaxed);
         // A session's commit touches its row's page and a page of the log at least.
         let bytes: usize = writes.iter().map(|write| write.bytes + 2 * 4096).sum();
         self.wrote(bytes as u64).await;
