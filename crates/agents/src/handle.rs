@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use serde_json::{Map, Value};
 use signalbox_facts::ConfigValue;
@@ -144,6 +144,8 @@ struct Shared {
     requests: mpsc::Sender<Request>,
     stop: CancellationToken,
     prompting: Arc<AtomicBool>,
+    /// Process id; 0 before there is a process.
+    pid: Arc<AtomicU32>,
 }
 
 impl Drop for Shared {
@@ -164,8 +166,10 @@ pub fn start(
     let (sink, events) = queue::channel(limits.queue_bytes);
     let stop = CancellationToken::new();
     let prompting = Arc::new(AtomicBool::new(false));
-    tracker.spawn(driver::run(spec, open, limits, incoming, sink, stop.clone(), Arc::clone(&prompting)));
-    (Agent { shared: Arc::new(Shared { requests, stop, prompting }) }, events)
+    let pid = Arc::<AtomicU32>::default();
+    let shared = driver::Shared { prompting: Arc::clone(&prompting), pid: Arc::clone(&pid) };
+    tracker.spawn(driver::run(spec, open, limits, incoming, sink, stop.clone(), shared));
+    (Agent { shared: Arc::new(Shared { requests, stop, prompting, pid }) }, events)
 }
 
 impl Agent {
@@ -279,6 +283,12 @@ impl Agent {
     /// Stops the agent and every process of its own; [`crate::AgentEvent::Exited`] (or `StartFailed`) tells when.
     pub fn stop(&self) {
         self.shared.stop.cancel();
+    }
+
+    /// The id of its process; none before there is one.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.shared.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
     /// Whether it has ended or is being stopped: it takes nothing any more, and its last event is still to come or was the

@@ -3,7 +3,7 @@
 //! A ring bounded in events and in bytes. Tellers never wait: a listener that falls behind is told how many it missed. This is
 //! the seam at which a node could relay its sessions' events to others.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -54,6 +54,7 @@ pub enum OpEventsError {
 #[derive(Debug)]
 pub struct OpEvents {
     bus: Arc<Bus>,
+    id: u64,
     next: u64,
 }
 
@@ -77,17 +78,19 @@ impl OpEvents {
 
     /// What is there without waiting.
     pub fn try_recv(&mut self) -> Option<Result<Arc<OpEvent>, OpEventsError>> {
-        let ring = self.bus.ring.lock();
+        let mut ring = self.bus.ring.lock();
         if self.next < ring.first {
             let missed = ring.first - self.next;
             self.next = ring.first;
+            ring.listeners.insert(self.id, self.next);
             return Some(Err(OpEventsError::Lagged { missed }));
         }
         let place = usize::try_from(self.next - ring.first).unwrap_or(usize::MAX);
-        match ring.events.get(place) {
+        match ring.events.get(place).map(Arc::clone) {
             Some(event) => {
                 self.next += 1;
-                Some(Ok(Arc::clone(event)))
+                ring.listeners.insert(self.id, self.next);
+                Some(Ok(event))
             }
             None => ring.closed.then_some(Err(OpEventsError::Closed)),
         }
@@ -97,11 +100,28 @@ impl OpEvents {
 impl Drop for OpEvents {
     fn drop(&mut self) {
         let mut ring = self.bus.ring.lock();
-        ring.listeners -= 1;
-        if ring.listeners == 0 {
+        ring.listeners.remove(&self.id);
+        if ring.listeners.is_empty() {
             ring.forget_all();
         }
     }
+}
+
+/// How full the ring is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RingFigures {
+    /// Events that are kept.
+    pub events: usize,
+    /// The bound of `events`.
+    pub max_events: usize,
+    /// Bytes of their JSON.
+    pub bytes: usize,
+    /// The bound of `bytes`.
+    pub max_bytes: usize,
+    /// Who listens.
+    pub listeners: usize,
+    /// Events that the slowest of them has not read.
+    pub slowest_behind: u64,
 }
 
 /// Where events are told.
@@ -117,7 +137,9 @@ struct Ring {
     first: u64,
     events: VecDeque<Arc<OpEvent>>,
     bytes: usize,
-    listeners: usize,
+    /// Number of a listener → the event that it gets next.
+    listeners: HashMap<u64, u64>,
+    next_listener: u64,
     closed: bool,
 }
 
@@ -140,13 +162,30 @@ impl Bus {
     /// Listens from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> OpEvents {
         let mut ring = self.ring.lock();
-        ring.listeners += 1;
         let next = ring.first + ring.events.len() as u64;
-        OpEvents { bus: Arc::clone(self), next }
+        let id = ring.next_listener;
+        ring.next_listener += 1;
+        ring.listeners.insert(id, next);
+        OpEvents { bus: Arc::clone(self), id, next }
+    }
+
+    /// How full the ring is, and how far the slowest listener is behind.
+    pub(crate) fn figures(&self) -> RingFigures {
+        let ring = self.ring.lock();
+        let newest = ring.first + ring.events.len() as u64;
+        let slowest = ring.listeners.values().min().map_or(0, |next| newest.saturating_sub(*next));
+        RingFigures {
+            events: ring.events.len(),
+            max_events: EVENTS,
+            bytes: ring.bytes,
+            max_bytes: BYTES,
+            listeners: ring.listeners.len(),
+            slowest_behind: slowest,
+        }
     }
 
     fn is_heard(&self) -> bool {
-        self.ring.lock().listeners > 0
+        !self.ring.lock().listeners.is_empty()
     }
 
     /// Tells what was committed.

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::attendance::{Attendance, Unattended};
 use crate::bus::Bus;
 use crate::catalog::Catalog;
+use crate::files::Finder;
 use crate::prompt::Sources;
 use crate::session::{Gate, Handle, SessionStream};
 use crate::stores::Stores;
@@ -70,6 +71,7 @@ pub(crate) struct Core {
     pub(crate) unattended: Unattended,
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) bus: Arc<Bus>,
+    pub(crate) finder: Finder,
     /// The sessions in memory.
     pub(crate) sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>,
     /// Session actors; shutdown waits for them.

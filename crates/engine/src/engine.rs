@@ -25,6 +25,7 @@ use crate::bus::OpEvents;
 use crate::catalog::Catalog;
 use crate::convert;
 use crate::core::{Core, EngineConfig};
+use crate::files::{FileQuery, Files, Finder, PRUNE_EVERY};
 use crate::items::open_calls;
 use crate::making::take_back_what_a_kill_left;
 use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
@@ -65,6 +66,7 @@ impl Engine {
             unattended: config.unattended,
             attendance: Arc::default(),
             bus: Arc::default(),
+            finder: Finder::default(),
             sessions: Mutex::default(),
             tracker: TaskTracker::new(),
             agents: TaskTracker::new(),
@@ -267,6 +269,31 @@ impl Engine {
         Ok(prompt::preview(&self.core.stores, &row, reads, document, &self.core.sources).await)
     }
 
+    /// Files and directories whose paths fit a few letters.
+    pub async fn find_files(&self, query: FileQuery) -> Files {
+        let found = self.core.finder.find(query, &self.core.tracker).await;
+        self.forget_listings();
+        found
+    }
+
+    /// Listings of files go when nobody has searched for a while.
+    fn forget_listings(&self) {
+        if self.core.finder.begin_pruning() {
+            let core = Arc::clone(&self.core);
+            self.core.tracker.spawn(async move {
+                let prune = async {
+                    loop {
+                        tokio::time::sleep(PRUNE_EVERY).await;
+                        if !core.finder.prune() {
+                            break;
+                        }
+                    }
+                };
+                core.shutdown.run_until_cancelled(prune).await;
+            });
+        }
+    }
+
     /// The skills that prompts of a session with these roots can name, the working directory first.
     ///
     /// # Errors
@@ -278,6 +305,7 @@ impl Engine {
     /// Ends open turns, stops all agents and waits for all of it. Any number of callers may wait.
     pub async fn shutdown(&self) {
         self.core.shutdown.cancel();
+        self.core.finder.stop();
         self.core.tracker.close();
         self.core.tracker.wait().await;
         self.core.agents.close();
@@ -299,10 +327,15 @@ impl Engine {
         Ok(Accepted::Applied)
     }
 
-    async fn row(&self, session: SessionId) -> Result<SessionRow, OpError> {
+    pub(crate) async fn row(&self, session: SessionId) -> Result<SessionRow, OpError> {
         let row = self.core.stores.reader_of(session).session(session).await;
         let row = row.map_err(|error| unreadable(session, &error))?;
         row.ok_or_else(|| OpError::SessionNotFound(session.to_string()))
+    }
+
+    /// The handle of a session that is in memory, without loading it.
+    pub(crate) fn handle_in_memory(&self, session: SessionId) -> Option<Handle> {
+        self.core.sessions.lock().get(&session).and_then(|cell| cell.get()).cloned()
     }
 
     /// The session in memory. One that is leaving it is waited for, so that there are never two.

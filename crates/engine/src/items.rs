@@ -64,6 +64,17 @@ struct Tool {
     diffs: Vec<FileDiff>,
     /// The agent has stated the command line; until then the title stands in for it.
     stated: bool,
+    /// When it was first shown, Unix milliseconds.
+    since_ms: i64,
+}
+
+/// An open call.
+#[derive(Debug)]
+pub(crate) struct OpenTool<'a> {
+    pub(crate) item: Seq,
+    pub(crate) title: &'a str,
+    pub(crate) kind: Option<&'a str>,
+    pub(crate) since_ms: i64,
 }
 
 impl Items {
@@ -223,6 +234,7 @@ impl Items {
                 call.exit_code = None;
             }
             tool.item = Some(batch.push(Some(turn), Item::New, FactBody::ToolCall(Box::new(call))));
+            tool.since_ms = batch.at_ms();
         }
         let Some(item) = tool.item else { return };
         for piece in pieces {
@@ -276,6 +288,16 @@ impl Items {
             tool.item.get_or_insert(seq);
         }
         self.text = None;
+    }
+
+    /// The call that is shown and still open, the one that began last.
+    #[must_use]
+    pub(crate) fn open_tool(&self) -> Option<OpenTool<'_>> {
+        self.order.iter().rev().find_map(|id| {
+            let tool = self.tools.get(id).filter(|tool| !tool.call.status.is_final())?;
+            let (title, kind, since_ms) = (&*tool.call.title, tool.call.kind.as_deref(), tool.since_ms);
+            Some(OpenTool { item: tool.item?, title, kind, since_ms })
+        })
     }
 
     /// Whether a call that is shown is still open.
@@ -349,6 +371,7 @@ impl Tool {
             declined: false,
             diffs: Vec::new(),
             stated: false,
+            since_ms: 0,
         }
     }
 

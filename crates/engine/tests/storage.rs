@@ -10,6 +10,7 @@
 
 mod stage;
 
+use signalbox_engine::Why;
 use signalbox_facts::{Committed, Fact, FactBody, SessionRow};
 use signalbox_protocol::ops::Op;
 use signalbox_store::FailPoint;
@@ -84,4 +85,67 @@ async fn the_stored_row_is_what_its_facts_say() {
     }
     assert_eq!(row, stored);
     assert_eq!(stored.title, "Mine");
+}
+
+#[tokio::test]
+async fn a_stalled_session_says_so_and_when_it_tries_again() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    session.prompts("stream 300 20 1").await;
+    session.hears("00000000").await;
+    stage.fail.fail(FailPoint::InSavepoint, 0, u32::MAX);
+    let told = loop {
+        let told = stage.engine.explain(session.id).await.unwrap();
+        if let Why::Stalled { error, next_attempt_at_ms } = told.state {
+            break (error, next_attempt_at_ms);
+        }
+    };
+    assert!(!told.0.is_empty() && told.1 > 0, "{told:?}");
+    let diagnostics = stage.engine.diagnostics().await;
+    assert_eq!(diagnostics.sessions.len(), 1);
+    stage.fail.fail(FailPoint::InSavepoint, 0, 1);
+    session.until_end().await;
+    assert_eq!(stage.engine.explain(session.id).await.unwrap().state, Why::Idle);
+}
+
+#[tokio::test]
+async fn what_a_session_waits_for_is_told() {
+    let stage = Stage::new().await;
+    let (repo_stage, repo) = stage::git::with_repository().await;
+    // An agent that never opens its conversation.
+    let id = stage.new_session("hangs").await.unwrap();
+    let slow = stage.watch(id).await;
+    slow.prompts("say never").await;
+    let told = loop {
+        let told = stage.engine.explain(id).await.unwrap();
+        if let Why::StartingAgent { since_ms } = told.state {
+            break since_ms;
+        }
+    };
+    assert!(told > 0);
+    drop(slow);
+
+    // A setting that the agent does not answer.
+    let mut session = stage.session().await;
+    session.prompts("say Hello.\nhang").await;
+    session.hears("Hello").await;
+    assert!(matches!(stage.engine.explain(session.id).await.unwrap().state, Why::AwaitingAgent { .. }));
+
+    // A checkout that goes as soon as its agent has ended.
+    let (mut session, _) = stage::git::session(&repo_stage, &repo).await;
+    session.prompts("say Hello.").await;
+    session.until_end().await;
+    let engine = repo_stage.engine.clone();
+    let id = session.id;
+    let op = Op::DiscardWorktree { session: id.to_string(), force: false, request_id: None };
+    let mut discard = Box::pin(session.submit(op));
+    loop {
+        tokio::select! {
+            biased;
+            told = engine.explain(id) => if told.unwrap().state == Why::DiscardingWorktree { break },
+            done = &mut discard => panic!("it was never seen: {done:?}"),
+        }
+    }
+    discard.await.unwrap();
+    assert_eq!(engine.explain(id).await.unwrap().state, Why::Idle);
 }

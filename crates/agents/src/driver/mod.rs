@@ -15,7 +15,7 @@ mod updates;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -42,6 +42,15 @@ const FLUSH_LONGEST: Duration = Duration::from_secs(1);
 /// Read at a time from stderr.
 const STDERR_READ: usize = 8 << 10;
 
+/// What the handle can see without asking.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// A prompt runs.
+    pub(crate) prompting: Arc<AtomicBool>,
+    /// Process id; 0 before there is a process.
+    pub(crate) pid: Arc<AtomicU32>,
+}
+
 /// Runs an agent from its start to the end of its last process.
 pub(crate) async fn run(
     spec: LaunchSpec,
@@ -50,11 +59,12 @@ pub(crate) async fn run(
     mut requests: mpsc::Receiver<Request>,
     sink: Sink,
     stop: CancellationToken,
-    prompting: Arc<AtomicBool>,
+    shared: Shared,
 ) {
-    let mut talk = Conversation::new(&spec, open, limits.clone(), prompting, Instant::now());
+    let mut talk = Conversation::new(&spec, open, limits.clone(), shared.prompting, Instant::now());
     let mut failure = match Process::spawn(&spec) {
         Ok(process) => {
+            shared.pid.store(process.id().unwrap_or_default(), Ordering::Relaxed);
             let driver = Driver {
                 lines: Lines::new(limits.line_bytes),
                 stderr: Tail::new(limits.stderr_bytes),

@@ -98,6 +98,11 @@ impl Process {
         })
     }
 
+    /// The leader's process id; none after its end.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.leader.child.id()
+    }
+
     /// Signals the whole group. Right after the leader's end its id is still the group's, as long as a member lives.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {

@@ -20,6 +20,7 @@ use super::worktree::{Checkout, Removed};
 use super::{Control, Delivery, Gate, Live, SessionStream};
 use crate::batch::{Batch, Item};
 use crate::core::{Core, RETRY};
+use crate::explain::Why;
 use crate::items::Items;
 use crate::prompt::{Document, Opening};
 use crate::submission::{Accepted, OpError, Reply, Resolution, Submission};
@@ -116,6 +117,9 @@ pub(super) struct LiveAgent {
     pub(super) opening: Option<Opening>,
     /// Makes copies of its conversation that another process can go on with.
     pub(super) copies: bool,
+    /// When it was started, and its last sign of life: Unix milliseconds.
+    pub(super) started_at_ms: i64,
+    pub(super) heard_at_ms: i64,
 }
 
 impl LiveAgent {
@@ -132,6 +136,8 @@ pub(super) struct Settling {
     pub(super) token: Token,
     pub(super) then: FactBody,
     pub(super) reply: Reply,
+    /// Unix milliseconds.
+    pub(super) since_ms: i64,
 }
 
 impl Actor {
@@ -208,6 +214,7 @@ impl Actor {
                     self.control(submission).await;
                 }
                 Some(Step::Control(Control::Subscribe(reply))) => self.subscribe(reply),
+                Some(Step::Control(Control::Explain(reply))) => self.explain(reply, None),
                 Some(Step::Agent(Some(events))) => self.on_events(events).await,
                 Some(Step::Agent(None)) => self.agent = None,
                 Some(Step::Diff(done)) => self.diff_done(done).await,
@@ -337,6 +344,7 @@ impl Actor {
             self.decided(reply, Err(OpError::StorageFailed(error.to_string())));
         }
         let until = Instant::now() + pause;
+        let retry_at_ms = (self.core.now_ms)() + i64::try_from(pause.as_millis()).unwrap_or_default();
         let shutdown = self.core.shutdown.clone();
         loop {
             let submission = tokio::select! {
@@ -346,6 +354,11 @@ impl Actor {
                     Some(Control::Op(submission)) => submission,
                     Some(Control::Subscribe(reply)) => {
                         self.subscribe(reply);
+                        continue;
+                    }
+                    Some(Control::Explain(reply)) => {
+                        let why = Why::Stalled { error: error.to_string(), next_attempt_at_ms: retry_at_ms };
+                        self.explain(reply, Some(why));
                         continue;
                     }
                     None => return,

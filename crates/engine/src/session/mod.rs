@@ -3,6 +3,7 @@
 mod actor;
 mod approvals;
 mod diffs;
+mod explain;
 mod fork;
 mod gate;
 mod history;
@@ -22,6 +23,7 @@ use signalbox_facts::{Committed, ConfigOption, ContextWindow, Model, RateLimit, 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::Core;
+use crate::explain::Explanation;
 use crate::submission::{OpError, Submission};
 
 use actor::Actor;
@@ -78,6 +80,8 @@ pub(crate) enum Control {
     Op(Box<Submission>),
     /// Somebody wants the stream from here on.
     Subscribe(oneshot::Sender<SessionStream>),
+    /// Somebody wants to know why it moves or not.
+    Explain(oneshot::Sender<Explanation>),
 }
 
 impl Handle {
@@ -133,6 +137,20 @@ impl Handle {
         };
         submission.reply.send(Err(if full { OpError::Overloaded } else { OpError::ShuttingDown }));
         Ok(())
+    }
+
+    /// Why the session moves or not; none if it is no longer there.
+    pub(crate) async fn explain(&self) -> Option<Explanation> {
+        let (reply, explanation) = oneshot::channel();
+        self.control.send(Control::Explain(reply)).await.ok()?;
+        explanation.await.ok()
+    }
+
+    /// What waits in the two queues.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let full = |max: usize, free: usize| max.saturating_sub(free);
+        let control = full(self.control.max_capacity(), self.control.capacity());
+        (control, full(self.work.max_capacity(), self.work.capacity()))
     }
 
     /// The stream of the session from now on; `None` if it is leaving memory.

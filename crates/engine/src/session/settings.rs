@@ -153,7 +153,10 @@ impl Actor {
         let token = self.token();
         if let Some(live) = self.agent.as_ref().filter(|live| live.ready) {
             match ask(&live.agent, token) {
-                Ok(()) => self.settling = Some(Settling { token, then, reply: sender }),
+                Ok(()) => {
+                    let since_ms = (self.core.now_ms)();
+                    self.settling = Some(Settling { token, then, reply: sender, since_ms });
+                }
                 Err(error) => {
                     sender.send(Err(OpError::Agent { reason: "agent_failed", message: error.to_string() }));
                 }

@@ -339,6 +339,7 @@ impl Actor {
         match live.agent.prompt(request) {
             Ok(()) => {
                 open.prompting = true;
+                live.heard_at_ms = (self.core.now_ms)();
                 open.fresh = false;
             }
             Err(error) => {
@@ -364,7 +365,17 @@ impl Actor {
             meta: Map::new(),
         };
         let (agent, events) = start(spec, open, self.core.limits.clone(), &self.core.agents);
-        self.agent = Some(LiveAgent { agent, events, ready: false, cwd, opening: None, copies: false });
+        let now_ms = (self.core.now_ms)();
+        self.agent = Some(LiveAgent {
+            agent,
+            events,
+            ready: false,
+            cwd,
+            opening: None,
+            copies: false,
+            started_at_ms: now_ms,
+            heard_at_ms: now_ms,
+        });
         Ok(())
     }
 

@@ -16,6 +16,10 @@ const MAX_RATE_LIMITS: usize = 32;
 
 impl Actor {
     pub(super) async fn on_events(&mut self, events: Vec<AgentEvent>) {
+        let silence = |event: &AgentEvent| matches!(event, AgentEvent::Stalled(_));
+        if let Some(live) = self.agent.as_mut().filter(|_| !events.iter().all(silence)) {
+            live.heard_at_ms = (self.core.now_ms)();
+        }
         if self.turn.is_none() {
             // What comes late starts and ends its items within one commit.
             self.items.break_text();

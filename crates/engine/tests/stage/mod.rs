@@ -86,12 +86,14 @@ impl Stage {
             odd.env.insert("SIGNALBOX_REHEARSAL_START".to_owned(), start.to_owned());
             odd
         });
+        let mut hangs = ProviderEntry::custom("hangs", "Never opens", vec![agent()]);
+        hangs.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "hang-new".to_owned())]);
         let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
         let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
         let loads = Arc::clone(&streams);
         let config = EngineConfig {
             catalog: Catalog::new(
-                [entry, missing, leaves].into_iter().chain(odd).collect(),
+                [entry, missing, leaves, hangs].into_iter().chain(odd).collect(),
                 Provider::new("rehearsal"),
                 base_environment(),
                 path,
