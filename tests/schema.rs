@@ -10,6 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema");
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/signalbox.schema.json");
 /// What renews it.
 const RENEW: &str = "cargo run -q -p signalbox -- schema --out schema";
@@ -29,6 +30,22 @@ fn the_committed_schema_is_fresh() {
             "schema/signalbox.schema.json is stale:\n{}\nTo renew it: {RENEW}",
             difference(&committed, &now)
         );
+    }
+}
+
+#[test]
+fn the_committed_open_rpc_document_is_fresh() {
+    let made = tempfile::tempdir().unwrap();
+    let run =
+        Command::new(env!("CARGO_BIN_EXE_signalbox")).args(["schema", "--out"]).arg(made.path()).output();
+    assert!(run.unwrap().status.success());
+    for entry in std::fs::read_dir(made.path()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let now = std::fs::read_to_string(made.path().join(&name)).unwrap();
+        let committed = std::fs::read_to_string(format!("{FOLDER}/{name}")).unwrap_or_default();
+        if committed != now {
+            panic!("schema/{name} is stale:\n{}\nTo renew it: {RENEW}", difference(&committed, &now));
+        }
     }
 }
 

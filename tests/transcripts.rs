@@ -68,6 +68,8 @@ transcripts! {
     two_tools_at_once,
     compat,
     settings,
+    search,
+    explain,
 }
 
 #[test]

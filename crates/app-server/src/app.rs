@@ -1,10 +1,11 @@
 //! `AppServer`: the state behind every method, and the table closed around it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use signalbox_engine::{Engine, wall_clock_ms};
 use signalbox_facts::{SessionId, SessionRow};
+use signalbox_protocol::app::OpenRpcDocument;
 use signalbox_rpc::{CloseReason, Ctx, Hooks, Peer, RegistryError, Service, StrayResponse};
 
 use crate::approvals;
@@ -59,6 +60,8 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) hubs: Hubs,
     started_at_ms: i64,
+    /// The description of the table, once somebody has asked for it.
+    open_rpc: OnceLock<OpenRpcDocument>,
 }
 
 impl AppServer {
@@ -66,7 +69,7 @@ impl AppServer {
     #[must_use]
     pub fn new(engine: Engine, hubs: Hubs) -> Self {
         let started_at_ms = (hubs.info().now_ms)();
-        let app = Arc::new(App { engine, hubs, started_at_ms });
+        let app = Arc::new(App { engine, hubs, started_at_ms, open_rpc: OnceLock::new() });
         app.hubs.bind(Arc::downgrade(&app));
         Self(app)
     }
@@ -102,6 +105,18 @@ impl AppServer {
     pub async fn shutdown(&self) {
         self.0.engine.shutdown().await;
         self.0.hubs.finished().await;
+    }
+
+    /// The description of the table, made by `make` when it is first asked for.
+    pub(crate) fn open_rpc<E>(
+        &self,
+        make: impl FnOnce() -> Result<OpenRpcDocument, E>,
+    ) -> Result<OpenRpcDocument, E> {
+        if let Some(made) = self.0.open_rpc.get() {
+            return Ok(made.clone());
+        }
+        let made = make()?;
+        Ok(self.0.open_rpc.get_or_init(|| made).clone())
     }
 
     pub(crate) fn hubs(&self) -> &Hubs {

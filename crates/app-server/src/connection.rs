@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use signalbox_facts::SessionId;
 use signalbox_protocol::app::{ClientCapabilities, OpEvents, method};
 use signalbox_rpc::{Frame, Peer, Pushed, Role};
+use tokio_util::sync::CancellationToken;
 
 use crate::approvals::Ask;
 use crate::hubs::Hubs;
@@ -49,6 +50,8 @@ pub(crate) struct Connection {
     client: OnceLock<Client>,
     held: Mutex<HashMap<SessionId, Held>>,
     following: Mutex<HashSet<SessionId>>,
+    /// Searches for files that run, by the client's own tokens.
+    searches: Mutex<HashMap<String, CancellationToken>>,
 }
 
 /// What waits for the release of a thread.
@@ -109,6 +112,20 @@ impl Connection {
 
     pub(crate) fn unfollow(&self, session: SessionId) {
         self.following.lock().remove(&session);
+    }
+
+    /// How many threads it follows.
+    pub(crate) fn following(&self) -> usize {
+        self.following.lock().len()
+    }
+
+    /// A search for files begins; an earlier one with the same token ends. Those that have ended are forgotten.
+    pub(crate) fn begin_search(&self, token: String, cancel: CancellationToken) {
+        let mut searches = self.searches.lock();
+        searches.retain(|_, search| !search.is_cancelled());
+        if let Some(former) = searches.insert(token, cancel) {
+            former.cancel();
+        }
     }
 
     /// Everything it follows, and from now on nothing.

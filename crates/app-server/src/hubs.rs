@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signalbox_engine::{Attending, Engine, SessionStream};
 use signalbox_facts::{Provider, SessionId};
-use signalbox_protocol::app::{Model, OpEvents, ServerNotification, WarningNotification};
+use signalbox_protocol::app::{ConnectionFigures, Model, OpEvents, ServerNotification, WarningNotification};
 use signalbox_rpc::{ConnectionId, Peer};
 use signalbox_store::Reader;
 use tokio_util::task::TaskTracker;
@@ -18,6 +18,7 @@ use crate::app::{App, AppInfo};
 use crate::approvals::{self, Approvals};
 use crate::connection::{Connection, Delivery, Subscriber};
 use crate::hub::{self, Hub, frames};
+use crate::methods::connection_figures;
 
 /// How long the tasks of threads may take to end.
 const LEAVING: Duration = Duration::from_secs(10);
@@ -209,6 +210,16 @@ impl Hubs {
 
     pub(crate) fn connections(&self) -> usize {
         self.0.connections.lock().len()
+    }
+
+    /// Figures of up to so many connections, the slowest readers first, and how many there are.
+    pub(crate) fn connection_figures(&self, most: usize) -> (Vec<ConnectionFigures>, usize) {
+        let all: Vec<Subscriber> = self.0.connections.lock().values().cloned().collect();
+        let mut figures: Vec<_> =
+            all.iter().map(|one| connection_figures(&one.peer, &one.connection)).collect();
+        figures.sort_by_key(|one| (std::cmp::Reverse(one.backlog_bytes), one.id));
+        figures.truncate(most);
+        (figures, all.len())
     }
 
     /// Delivers to every connection.

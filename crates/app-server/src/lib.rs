@@ -6,6 +6,7 @@
 mod app;
 mod approvals;
 mod connection;
+mod document;
 mod errors;
 mod hub;
 mod hubs;
@@ -13,5 +14,6 @@ mod methods;
 pub mod view;
 
 pub use app::{AppInfo, AppServer};
+pub use document::{DocumentError, open_rpc_text, schema_text};
 pub use hubs::Hubs;
 pub use methods::registry;

@@ -21,7 +21,7 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
                 method::INITIALIZE,
                 Lane::Inline,
                 "Begins a connection: says who the client is and learns who the server is. Everything but \
-                 `server/health` is refused before it.",
+                 `server/health` and `rpc.discover` is refused before it.",
             )
             .before_initialize(),
             initialize,

@@ -8,6 +8,8 @@ mod approval;
 mod compat;
 mod config;
 mod connection;
+mod discover;
+mod explain;
 mod fork;
 mod history;
 mod model;
@@ -17,6 +19,7 @@ mod provider;
 mod queue;
 mod rule;
 mod said;
+mod search;
 mod settings;
 mod skills;
 mod thread;
@@ -27,6 +30,8 @@ mod turns;
 mod worktree;
 
 use signalbox_rpc::Registry;
+
+pub(crate) use explain::connection_figures;
 
 use crate::app::AppServer;
 
@@ -53,6 +58,9 @@ pub fn registry() -> Registry<AppServer> {
     prompt::register(&mut registry);
     skills::register(&mut registry);
     compat::register(&mut registry);
+    search::register(&mut registry);
+    explain::register(&mut registry);
+    discover::register(&mut registry);
     said::register(&mut registry);
     registry
 }

@@ -116,13 +116,13 @@ fn loaded(ctx: Ctx<AppServer>, params: ThreadLoadedListParams) -> Result<ThreadL
 
 /// Which sources a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sources {
+pub(super) enum Sources {
     All,
     Only(SessionSource),
 }
 
 impl Sources {
-    fn only(self) -> Option<SessionSource> {
+    pub(super) fn only(self) -> Option<SessionSource> {
         match self {
             Self::All => None,
             Self::Only(source) => Some(source),
@@ -131,7 +131,7 @@ impl Sources {
 }
 
 /// `None` if it wants none of those that there are.
-fn sources(kinds: Option<&[String]>) -> Option<Sources> {
+pub(super) fn sources(kinds: Option<&[String]>) -> Option<Sources> {
     let kinds = kinds.unwrap_or_default();
     let has = |kind: &str| kinds.iter().any(|given| given == kind);
     match (has("cli"), has("vscode")) {
@@ -161,7 +161,7 @@ async fn canonical(filter: Option<CwdFilter>) -> Vec<String> {
     real
 }
 
-fn cursor_out(cursor: PageCursor, sort: SortKey) -> String {
+pub(super) fn cursor_out(cursor: PageCursor, sort: SortKey) -> String {
     let sort = match sort {
         SortKey::Updated => 'u',
         SortKey::Created => 'c',
@@ -169,7 +169,7 @@ fn cursor_out(cursor: PageCursor, sort: SortKey) -> String {
     format!("{sort}.{}.{}", cursor.at_ms, cursor.id.0.simple())
 }
 
-fn cursor_in(text: &str, sort: SortKey) -> Result<PageCursor, Error> {
+pub(super) fn cursor_in(text: &str, sort: SortKey) -> Result<PageCursor, Error> {
     let parse = || {
         let mut parts = text.split('.');
         let of = match parts.next()? {
@@ -184,7 +184,7 @@ fn cursor_in(text: &str, sort: SortKey) -> Result<PageCursor, Error> {
     parse().ok_or_else(errors::stale_cursor)
 }
 
-fn thread_of(app: &AppServer, listed: &Listed) -> Thread {
+pub(super) fn thread_of(app: &AppServer, listed: &Listed) -> Thread {
     match listed {
         Listed::Session(row) => {
             let is_loaded = app.hubs().get(row.id).is_some();

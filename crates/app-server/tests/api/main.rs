@@ -8,6 +8,9 @@
 )]
 
 mod approvals;
+mod diagnostics;
+mod explain;
+mod files;
 mod forks;
 mod handshake;
 mod histories;
@@ -16,6 +19,7 @@ mod ops;
 mod queues;
 mod refusals;
 mod rules;
+mod search;
 mod stage;
 mod streams;
 mod threads;

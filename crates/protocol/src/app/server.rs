@@ -1,7 +1,11 @@
 //! The server itself (Ext): whether it lives, and raw ops.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::message::RequestId;
 use crate::ops::Op;
@@ -28,6 +32,45 @@ pub enum HealthStatus {
     Draining,
     /// It runs, but something it needs does not; logs and `server/diagnostics` say what.
     Degraded,
+}
+
+/// Result of `rpc.discover`: an OpenRPC document. Cheap to clone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OpenRpcDocument(Arc<RawValue>);
+
+impl OpenRpcDocument {
+    /// Of JSON that is one.
+    #[must_use]
+    pub fn new(document: Box<RawValue>) -> Self {
+        Self(document.into())
+    }
+
+    /// The document.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl JsonSchema for OpenRpcDocument {
+    fn schema_name() -> Cow<'static, str> {
+        "OpenRpcDocument".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "An OpenRPC document.",
+            "type": "object",
+            "properties": {
+                "openrpc": { "type": "string" },
+                "info": { "type": "object" },
+                "methods": { "type": "array", "items": { "type": "object" } },
+                "components": { "type": "object" },
+            },
+            "required": ["openrpc", "info", "methods"],
+        })
+    }
 }
 
 /// Params of `op/submit`.
