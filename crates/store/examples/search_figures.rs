@@ -119,6 +119,7 @@ fn created() -> SessionCreated {
         request_id: None,
         source: SessionSource::App,
         forked_from: None,
+        fork_context: None,
         ephemeral: false,
     }
 }

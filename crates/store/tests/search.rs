@@ -120,6 +120,7 @@ async fn fork(store: &Store, source: &History) -> Option<History> {
         through_seq: source.session.last,
         session: session.id,
         created: (**created).clone(),
+        agent_session: None,
         at_ms: 9,
     };
     let row = store.writer.fork(order).await.unwrap();
