@@ -68,8 +68,6 @@ transcripts! {
     two_tools_at_once,
     compat,
     settings,
-    search,
-    explain,
 }
 
 #[test]

@@ -167,10 +167,10 @@ fn sentence(state: &ThreadExplanation, explained: &Explanation, now_ms: i64) -> 
             lasting(next_attempt_at_ms - now_ms)
         ),
         ThreadExplanation::WaitingForApproval { approvals } => match &approvals[..] {
-            [one] => format!("Since {} an approval waits for an answer: {}.", since(one.requested_at_ms), one.title),
+            [one] => format!("For {} an approval has been waiting for an answer: {}.", since(one.requested_at_ms), one.title),
             many => {
                 let oldest = many.iter().map(|one| one.requested_at_ms).min().unwrap_or(now_ms);
-                format!("{} approvals wait for answers, the oldest since {}.", many.len(), since(oldest))
+                format!("{} approvals wait for answers, the oldest for {}.", many.len(), since(oldest))
             }
         },
         ThreadExplanation::Preparing => {

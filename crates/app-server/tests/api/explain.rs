@@ -39,7 +39,7 @@ async fn a_turn_is_explained_from_its_beginning_to_its_end() {
     assert_eq!(asked["state"]["type"], "waitingForApproval");
     assert_eq!(asked["state"]["approvals"][0]["approvalId"], approval["id"]);
     assert_eq!(asked["state"]["approvals"][0]["kind"], "execute");
-    assert!(asked["explanation"].as_str().unwrap().ends_with("waits for an answer: sleep 60."), "{asked}");
+    assert!(asked["explanation"].as_str().unwrap().ends_with("waiting for an answer: sleep 60."), "{asked}");
 
     client.respond(&approval, json!({"decision": "accept"})).await;
     let runs = becomes(&mut client, &thread, "runningTool").await;
