@@ -64,6 +64,7 @@ pub fn turn() -> Turn {
         context: Some(from(
             json!({"cwd": "/w", "roots": [], "policy": {"mode": "ask", "sandbox": "workspace_write"}}),
         )),
+        approvals: Vec::new(),
     }
 }
 
