@@ -205,6 +205,12 @@ pub fn notifications() -> Vec<(&'static str, Value)> {
             method::ERROR,
             json!({"threadId": "s", "turnId": "t", "willRetry": false, "requestId": "r", "error": {"message": "m"}}),
         ),
+        (
+            method::ACCOUNT_RATE_LIMITS_UPDATED,
+            json!({"threadId": "s", "modelProvider": "p", "rateLimits": {
+                "primary": {"usedPercent": 12, "windowDurationMins": 300, "resetsAt": 1}, "secondary": null},
+                "limits": [{"name": "five hours", "usedPercent": 12.5, "windowMinutes": 300}]}),
+        ),
         (method::WARNING, json!({"threadId": "s", "message": "m", "requestId": "r"})),
         (method::WARNING, json!({"message": "m"})),
         (
