@@ -59,7 +59,9 @@ impl Laws {
             return Err("it does not follow the thread".to_owned());
         }
         match told {
-            N::ThreadStatusChanged(told) if told.status == state.thread.status => {
+            N::ThreadStatusChanged(told)
+                if state.phase == Phase::Live && told.status == state.thread.status =>
+            {
                 Err("the status is told without a change".to_owned())
             }
             N::TurnStarted(told) if !told.turn.items.is_empty() => {

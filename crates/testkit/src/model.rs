@@ -55,6 +55,8 @@ pub struct TurnModel {
     /// The usage, as told last.
     pub usage: Value,
     open: BTreeSet<String>,
+    /// Items that were told to be complete since the snapshot, which may have had the change that is told later.
+    completed: BTreeSet<String>,
     /// Items whose text is the sum of what was told, from the very first.
     summed: BTreeSet<String>,
 }
@@ -333,6 +335,7 @@ impl TurnModel {
             diff: turn["diff"].clone(),
             usage: turn["tokenUsage"].clone(),
             summed: open.clone(),
+            completed: BTreeSet::new(),
             open,
         })
     }
@@ -393,7 +396,8 @@ impl TurnModel {
             return Err(format!("item {id} was {} and is {}", known["type"], item["type"]));
         }
         // What has changed since its completion is told again when its turn settles, or later.
-        if !self.open.remove(id) && self.status == "inProgress" && known == item {
+        self.open.remove(id);
+        if !self.completed.insert(id.to_owned()) && self.status == "inProgress" && known == item {
             return Err(format!("item {id} completed twice without a change"));
         }
         // What was told piece by piece is what is told at the end. A client that falls behind may miss pieces at the end
