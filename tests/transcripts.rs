@@ -68,6 +68,7 @@ transcripts! {
     two_tools_at_once,
     compat,
     settings,
+    pages,
 }
 
 #[test]

@@ -94,6 +94,30 @@ pub(crate) fn stale_cursor() -> Error {
         .into()
 }
 
+/// A cursor of another thread.
+pub(crate) fn foreign_cursor() -> Error {
+    let message = "the cursor belongs to another thread; ask for the first page of this one";
+    RpcError::new(INVALID_PARAMS, "stale_cursor", message).with("path", "cursor").into()
+}
+
+/// There is no turn of this id, or not any more.
+pub(crate) fn turn_not_found(id: &str) -> Error {
+    OpError::TurnNotFound(id.to_owned()).into()
+}
+
+/// There is no item of this id, or not any more.
+pub(crate) fn item_not_found(id: &str) -> Error {
+    RpcError::new(NOT_THERE, "item_not_found", format!("item not found: {id}")).into()
+}
+
+/// The turns of a thread do not fit into one result.
+pub(crate) fn history_too_large(limit_bytes: usize) -> Error {
+    let message = format!(
+        "the turns of this thread take more than {limit_bytes} bytes; read them in pages, with thread/turns/list"
+    );
+    RpcError::new(INVALID_PARAMS, "result_too_large", message).with("limitBytes", limit_bytes).into()
+}
+
 /// A page of a transcript that cannot be had.
 pub(crate) fn of_transcript(error: TranscriptError) -> Error {
     match error {

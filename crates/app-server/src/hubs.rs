@@ -18,7 +18,7 @@ use crate::app::{App, AppInfo};
 use crate::approvals::{self, Approvals};
 use crate::connection::{Connection, Delivery, Subscriber};
 use crate::hub::{self, Hub, frames};
-use crate::methods::connection_figures;
+use crate::methods::{OldTurns, connection_figures};
 
 /// How long the tasks of threads may take to end.
 const LEAVING: Duration = Duration::from_secs(10);
@@ -46,6 +46,7 @@ struct Inner {
     wanting_events: AtomicUsize,
     approvals: Approvals,
     models: Mutex<HashMap<Provider, Vec<Model>>>,
+    old_turns: OldTurns,
     tasks: TaskTracker,
 }
 
@@ -75,6 +76,7 @@ impl Hubs {
             wanting_events: AtomicUsize::new(0),
             approvals: Approvals::default(),
             models: Mutex::default(),
+            old_turns: OldTurns::default(),
             tasks: TaskTracker::new(),
         }))
     }
@@ -146,6 +148,10 @@ impl Hubs {
 
     pub(crate) fn info(&self) -> &AppInfo {
         &self.0.info
+    }
+
+    pub(crate) fn old_turns(&self) -> &OldTurns {
+        &self.0.old_turns
     }
 
     pub(crate) fn approvals(&self) -> &Approvals {

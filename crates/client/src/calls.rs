@@ -39,6 +39,12 @@ calls! {
     thread_loaded_list(ThreadLoadedListParams) -> ThreadLoadedListResult = THREAD_LOADED_LIST;
     /// `thread/transcript/read`: a page of the Op/Event transcript.
     thread_transcript_read(ThreadTranscriptReadParams) -> ThreadTranscriptReadResult = THREAD_TRANSCRIPT_READ;
+    /// `thread/turns/list`: a page of a thread's turns.
+    thread_turns_list(ThreadTurnsListParams) -> ThreadTurnsListResult = THREAD_TURNS_LIST;
+    /// `thread/items/list`: a page of a thread's items.
+    thread_items_list(ThreadItemsListParams) -> ThreadItemsListResult = THREAD_ITEMS_LIST;
+    /// `item/output/read`: a range of a text of an item.
+    item_output_read(ItemOutputReadParams) -> ItemOutputReadResult = ITEM_OUTPUT_READ;
     /// `thread/unsubscribe`: leaves a thread.
     thread_unsubscribe(ThreadUnsubscribeParams) -> ThreadUnsubscribeResult = THREAD_UNSUBSCRIBE;
     /// `turn/start`: a prompt; the core decides whether it starts or steers a turn, unless `mode` says.

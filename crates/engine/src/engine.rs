@@ -547,6 +547,7 @@ impl Engine {
             stop_reason: None,
             failure: Some(failure),
             request_id,
+            tokens: None,
         };
         batch.push(Some(turn), Item::None, FactBody::TurnEnded(Box::new(ended)));
         let (expected_last_seq, released) = batch.seal();

@@ -4,8 +4,12 @@ use std::collections::HashMap;
 
 use crate::{Fact, FactBody, Seq};
 
+/// A joined text is not grown beyond this: rows stay of a size that can be read one at a time.
+pub(crate) const JOINED_BYTES: usize = 1 << 20;
+
 /// Joins all chunks of one item between two non-chunk facts of that item into the first of them, whatever lies
-/// between. The joined fact keeps its first `seq` and time and covers up to its last `through_seq`.
+/// between. The joined fact keeps its first `seq` and time and covers up to its last `through_seq`. A text that would become
+/// longer than a mebibyte goes on in a further row.
 ///
 /// Projections must not be able to tell: applying the result equals applying the input.
 #[must_use]
@@ -47,9 +51,17 @@ fn join(first: &mut Fact, next: &Fact) -> bool {
     match (&mut first.body, &next.body) {
         (FactBody::AgentText(a), FactBody::AgentText(b))
         | (FactBody::AgentThought(a), FactBody::AgentThought(b)) => {
+            if a.text.len() + b.text.len() > JOINED_BYTES {
+                return false;
+            }
             a.text.push_str(&b.text);
         }
-        (FactBody::ToolOutput(a), FactBody::ToolOutput(b)) => a.text.push_str(&b.text),
+        (FactBody::ToolOutput(a), FactBody::ToolOutput(b)) => {
+            if a.text.len() + b.text.len() > JOINED_BYTES {
+                return false;
+            }
+            a.text.push_str(&b.text);
+        }
         _ => return false,
     }
     first.through_seq = next.through_seq;
@@ -105,6 +117,16 @@ mod tests {
         let rows = compact(&[output(1, 1, "a", false), output(2, 1, "B", true), output(3, 1, "c", false)]);
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[1].body, output(2, 1, "Bc", true).body);
+    }
+
+    #[test]
+    fn a_long_text_becomes_several_rows() {
+        let long = "x".repeat(JOINED_BYTES / 2);
+        let facts: Vec<Fact> = (1..=5).map(|seq| text(seq, 1, &long)).collect();
+        let rows = compact(&facts);
+        let covered: Vec<_> = rows.iter().map(|row| (row.seq, row.through_seq)).collect();
+        assert_eq!(covered, [(1, 2), (3, 4), (5, 5)]);
+        assert_eq!(compact(&rows), rows);
     }
 
     #[test]

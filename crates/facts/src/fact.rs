@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Activity, AdditionalContext, DocBlock, PendingInput, PermissionResolved, Policy, Prompt, Provider, Seq,
-    SessionId, SessionRule, SessionSource, ToolCall, TurnId,
+    Activity, AdditionalContext, ContextWindow, DocBlock, PendingInput, PermissionResolved, Policy, Prompt,
+    Provider, Seq, SessionId, SessionRule, SessionSource, ToolCall, TurnId,
 };
 
 /// One committed fact of a session's append-only log.
@@ -447,6 +447,21 @@ pub struct TurnEnded {
     /// `request_id` of the prompt that opened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// Tokens as they stood, if the turn brought news of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokensAtEnd>,
+}
+
+/// Token usage and context window when a turn ended. The window is told by signals, which leave no row, so this is what a
+/// reloaded turn knows of it.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct TokensAtEnd {
+    /// The session's rolling sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// How full the context was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<ContextWindow>,
 }
 
 /// What went wrong, for people and programs.

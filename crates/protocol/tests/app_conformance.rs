@@ -98,6 +98,17 @@ fn results_have_the_shape_existing_clients_read() {
             ThreadListResult { data: vec![thread], next_cursor: Some("n".into()), backwards_cursor: None };
         api.result(method::THREAD_LIST, &list);
     }
+    let turns =
+        ThreadTurnsListResult { data: vec![turn()], next_cursor: Some("n".into()), backwards_cursor: None };
+    api.result(method::THREAD_TURNS_LIST, &turns);
+    let entry =
+        |item| ThreadItemEntry { turn_id: "t".into(), item, started_at_ms: Some(1), completed_at_ms: None };
+    let items = ThreadItemsListResult {
+        data: items().into_iter().map(entry).collect(),
+        next_cursor: None,
+        backwards_cursor: Some("b".into()),
+    };
+    api.result(method::THREAD_ITEMS_LIST, &items);
     api.result(
         method::THREAD_LOADED_LIST,
         &ThreadLoadedListResult { data: vec!["s".into()], next_cursor: None },
@@ -275,6 +286,25 @@ fn our_own_client_sends_what_the_api_takes() {
         ..ThreadListParams::default()
     };
     api.params(method::THREAD_LIST, &list);
+    let turns = ThreadTurnsListParams {
+        thread_id: "s".into(),
+        cursor: Some("c".into()),
+        limit: Some(10),
+        sort_direction: Some(SortDirection::Asc),
+        items_view: Some(TurnItemsView::NotLoaded),
+    };
+    api.params(method::THREAD_TURNS_LIST, &turns);
+    let anchor = ThreadItemsListAnchor { kind: ThreadItemsListAnchorKind::Item, item_id: "i1".into() };
+    for cursor in [ThreadItemsListCursor::Place("c".into()), ThreadItemsListCursor::Anchor(anchor)] {
+        let items = ThreadItemsListParams {
+            thread_id: "s".into(),
+            turn_id: Some("t".into()),
+            cursor: Some(cursor),
+            defer_output: Some(ThreadItemOutputDeferral {}),
+            ..ThreadItemsListParams::default()
+        };
+        api.params(method::THREAD_ITEMS_LIST, &items);
+    }
     api.params(method::THREAD_UNSUBSCRIBE, &ThreadUnsubscribeParams { thread_id: "s".into() });
     let turn = TurnStartParams {
         thread_id: "s".into(),

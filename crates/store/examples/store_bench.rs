@@ -267,8 +267,13 @@ impl Session {
     fn ended(&mut self) -> Commit {
         self.revision += 1;
         let activity = Activity { revision: self.revision, state: ActivityState::Idle };
-        let ended =
-            TurnEnded { status: TurnStatus::Completed, stop_reason: None, failure: None, request_id: None };
+        let ended = TurnEnded {
+            status: TurnStatus::Completed,
+            stop_reason: None,
+            failure: None,
+            request_id: None,
+            tokens: None,
+        };
         self.commit([FactBody::Activity(activity), FactBody::TurnEnded(ended.into())])
     }
 }

@@ -19,8 +19,9 @@ pub use error::{CommitError, ForkError, StorageKind, StoreError};
 #[cfg(feature = "fail-points")]
 pub use fail::{FailPoint, FailPoints, Held};
 pub use reader::{
-    Found, Listed, PageCursor, PageRequest, Reader, Receipt, SearchPage, SearchQuery, SessionAt, SessionPage,
-    SessionQuery, SortKey, TranscriptError, TranscriptFacts, TurnQuery,
+    FactQuery, Found, ItemQuery, ItemStart, Listed, Moment, PageCursor, PageRequest, Reader, Receipt,
+    SearchPage, SearchQuery, SessionAt, SessionPage, SessionQuery, SortKey, TranscriptError, TranscriptFacts,
+    TurnQuery, TurnSpan,
 };
 pub use store::{Store, StoreFigures};
 pub use words::{SearchTerm, SearchTermError};

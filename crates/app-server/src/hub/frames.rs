@@ -3,12 +3,16 @@
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use signalbox_facts::SessionId;
 use signalbox_protocol::app::{ItemBody, ServerNotification};
 use signalbox_rpc::{DeltaKey, Frame};
 
 use crate::hubs::Hubs;
-use crate::view::{Delta, DeltaKind, convert};
+use crate::view::{Delta, DeltaKind, convert, cut};
+
+/// A notification that takes more than this has its longest texts cut: less than a frame may be, and than an outbox holds.
+const FRAME_BYTES: usize = 8 * 1024 * 1024;
 
 /// Where a delivery stands in this server life.
 #[derive(Debug, Clone, Copy)]
@@ -59,11 +63,30 @@ pub(crate) fn notification(
         cursor: Cursor<'a>,
     }
     let params = Placed { body, seq, cursor: Cursor::next(hubs) };
-    let frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
+    let mut frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
+    if frame.bytes().len() > FRAME_BYTES {
+        let mut params = serde_json::to_value(&params)?;
+        shorten(&mut params, frame.bytes().len() - FRAME_BYTES);
+        frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
+    }
     Ok(match ended_text(body) {
         Some(key) => frame.ending(key),
         None => frame,
     })
+}
+
+/// Cuts the longest texts of a notification; the item in it, if there is one, says so.
+fn shorten(params: &mut Value, excess: usize) {
+    if let Some(item) = params.get_mut("item") {
+        let cut = cut::texts(item, excess);
+        if !cut.is_empty() {
+            item["outputTruncated"] = true.into();
+            item["cutTexts"] =
+                cut.iter().map(|text| json!({"field": text.field, "totalBytes": text.total_bytes})).collect();
+        }
+    } else {
+        drop(cut::texts(params, excess));
+    }
 }
 
 /// More text of an item, with its place.

@@ -10,15 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use signalbox_engine::{Attending, OpError, SessionStream, Watching};
-use signalbox_facts::{ConfigOption, Seq, SessionId, SessionRow};
-use signalbox_protocol::app::{Thread, ThreadSettings, Turn};
-use signalbox_rpc::{ConnectionId, Peer};
+use signalbox_facts::{ConfigOption, Seq, SessionId, SessionRow, TurnId};
+use signalbox_protocol::app::{Thread, ThreadSettings, ThreadTokenUsage};
+use signalbox_rpc::{ConnectionId, MAX_RESULT_BYTES, Peer};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Hold, Subscriber};
 use crate::errors::Error;
 use crate::hubs::Hubs;
+use crate::methods::PAGE_BYTES;
+use crate::view::{TurnPart, cut};
 
 pub(crate) use task::Task;
 
@@ -66,7 +68,23 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Result<Joined, Error>>,
     },
     /// The thread as it is now.
-    Read { with_turn: bool, reply: oneshot::Sender<Result<Snapshot, Error>> },
+    Read { turn: Option<TurnBounds>, reply: oneshot::Sender<Result<Snapshot, Error>> },
+}
+
+/// How much of the newest turn a snapshot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TurnBounds {
+    /// Most bytes of it, but at least one item.
+    pub(crate) bytes: usize,
+    /// Most bytes of an item.
+    pub(crate) of_item: usize,
+}
+
+impl TurnBounds {
+    /// What fits into a frame, with items as they are.
+    pub(crate) const FRAME: Self = Self { bytes: MAX_RESULT_BYTES, of_item: usize::MAX };
+    /// What fits into a page.
+    pub(crate) const PAGE: Self = Self { bytes: PAGE_BYTES, of_item: cut::ITEM_BYTES };
 }
 
 /// What a joining connection wants.
@@ -108,10 +126,13 @@ pub(crate) struct Snapshot {
     /// The thread without turns.
     pub(crate) thread: Thread,
     pub(crate) settings: ThreadSettings,
-    /// The newest turn with every item so far, if it was asked for.
-    pub(crate) turn: Option<Turn>,
+    /// The newest turn with its items so far, if it was asked for: for a reader as they are, for who joins within the bounds
+    /// of a page.
+    pub(crate) turn: Option<TurnPart>,
     /// Where that turn begins; older ones are in the store only.
     pub(crate) turn_first_seq: Option<Seq>,
+    /// Usage of that turn; the context window in it is in no row while the turn runs.
+    pub(crate) usage: Option<(TurnId, ThreadTokenUsage)>,
     /// The newest fact that is in it.
     pub(crate) seq: Seq,
     /// Its place among the deliveries.
@@ -160,15 +181,25 @@ impl Hub {
         !self.told_limits.swap(true, Ordering::Relaxed)
     }
 
-    /// The thread as it is now.
+    /// The thread as it is now, with as much of its newest turn as fits into a frame, or without it.
     pub(crate) async fn read(&self, with_turn: bool) -> Result<Snapshot, Error> {
         self.read_if_there(with_turn).await?.ok_or_else(|| OpError::ShuttingDown.into())
     }
 
     /// The same; `None` if the thread has left memory meanwhile.
     pub(crate) async fn read_if_there(&self, with_turn: bool) -> Result<Option<Snapshot>, Error> {
+        self.read_within(with_turn.then_some(TurnBounds::FRAME)).await
+    }
+
+    /// The thread as it is now, with as much of its newest turn as fits into a page.
+    pub(crate) async fn read_page(&self) -> Result<Snapshot, Error> {
+        let read = self.read_within(Some(TurnBounds::PAGE)).await?;
+        read.ok_or_else(|| OpError::ShuttingDown.into())
+    }
+
+    async fn read_within(&self, turn: Option<TurnBounds>) -> Result<Option<Snapshot>, Error> {
         let (reply, snapshot) = oneshot::channel();
-        if self.commands.send(Command::Read { with_turn, reply }).await.is_err() {
+        if self.commands.send(Command::Read { turn, reply }).await.is_err() {
             return Ok(None);
         }
         snapshot.await.map_or(Ok(None), |read| read.map(Some))

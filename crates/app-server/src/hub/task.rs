@@ -1,6 +1,7 @@
 //! The hub's task: reads what its session commits, keeps the view, delivers. It never waits for a client.
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,16 +11,16 @@ use signalbox_facts::{
 };
 use signalbox_protocol::app::{CoreEventNotification, ServerNotification, ServerRequest, method};
 use signalbox_rpc::Frame;
-use signalbox_store::StoreError;
+use signalbox_store::{FactQuery, StoreError};
 use tokio::sync::mpsc;
 
 use super::frames::{self, Cursor};
-use super::{Command, Hub, Joined, Snapshot, Wants};
+use super::{Command, Hub, Joined, Snapshot, TurnBounds, Wants};
 use crate::approvals::{self, Open};
 use crate::connection::{Delivery, Subscriber};
 use crate::errors::Error;
 use crate::hubs::Hubs;
-use crate::view::{Notification, Outgoing, Scope, ThreadView, convert};
+use crate::view::{Loading, Notification, Outgoing, Scope, ThreadView, convert};
 
 /// After this many bytes of frames the task lets others run: the connections must write them, and hear from the kernel
 /// that they can write more, before they count as slow.
@@ -53,9 +54,10 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn of(through: Seq, facts: &[Fact]) -> Self {
-        let beyond = facts.iter().filter(|fact| fact.through_seq > through);
-        Self { through, items: beyond.filter_map(|fact| Some((fact.item_seq?, fact.through_seq))).collect() }
+    fn takes(&mut self, fact: &Fact) {
+        if fact.through_seq > self.through {
+            self.items.extend(fact.item_seq.map(|item| (item, fact.through_seq)));
+        }
     }
 
     fn has(&self, fact: &Fact) -> bool {
@@ -117,23 +119,28 @@ impl Task {
     /// Builds the view from the store, as it was at the row's point. What the store has beyond it is still to come.
     async fn load(&mut self) -> Result<(), Error> {
         let State::Waiting(row) = &self.state else { return Ok(()) };
-        let mut facts = Vec::new();
-        if row.last_seq > 0 {
-            let stored = self.hubs.reader_of(row.id).session_at(row.id).await?;
-            let stored = stored.ok_or(StoreError::UnknownSession { session: row.id })?;
-            facts = stored.facts;
-            facts.retain(|fact| fact.seq <= row.last_seq);
-        }
         // A row that was compacted meanwhile may reach beyond the point; what it covers must not come twice.
-        let loaded = Loaded::of(row.last_seq, &facts);
-        let view = ThreadView::load((**row).clone(), &facts);
-        for fact in &facts {
-            if let FactBody::PermissionResolved(resolved) = &fact.body
-                && resolved.by.kind != ResolverKind::Policy
-            {
-                self.hubs.approvals().remember(row.id, resolved, fact.at_ms);
-            }
+        let mut loaded = Loaded { through: row.last_seq, items: Vec::new() };
+        let mut loading = Loading::new((**row).clone());
+        if row.last_seq > 0 {
+            let moment = self.hubs.reader_of(row.id).moment(row.id).await?;
+            let mut moment = moment.ok_or(StoreError::UnknownSession { session: row.id })?;
+            let turn = moment.newest_turn().await?.map(|turn| (turn.first_seq, turn.id));
+            let query = FactQuery::Since { turn, before: row.last_seq + 1 };
+            let visited = moment.visit(query, |fact| {
+                loaded.takes(&fact);
+                if let FactBody::PermissionResolved(resolved) = &fact.body
+                    && resolved.by.kind != ResolverKind::Policy
+                {
+                    self.hubs.approvals().remember(row.id, resolved, fact.at_ms);
+                }
+                loading.take(&fact);
+                ControlFlow::Continue(())
+            });
+            visited.await?;
+            moment.end().await?;
         }
+        let view = loading.finish();
         for input in row.activity.pending() {
             self.hubs.approvals().open(Open::new(row.id, input.clone()));
         }
@@ -169,6 +176,9 @@ impl Task {
     }
 
     fn fact(&mut self, fact: &Fact) {
+        if let FactBody::Reverted(_) = fact.body {
+            self.hubs.old_turns().forget(fact.session);
+        }
         let view = match &mut self.state {
             State::Waiting(row) => return row.apply(fact),
             // That a fork exists is news, although its history came first.
@@ -331,9 +341,9 @@ impl Task {
         }
         let State::Ready(view, _) = &self.state else { return };
         match command {
-            Command::Read { with_turn, reply } => {
+            Command::Read { turn, reply } => {
                 // Whoever asked may have gone meanwhile.
-                drop(reply.send(Ok(self.snapshot(view, with_turn))));
+                drop(reply.send(Ok(self.snapshot(view, turn))));
             }
             Command::Join { subscriber, watching, wants, reply } => {
                 let joined = self.join(view, &subscriber, watching, wants);
@@ -372,7 +382,7 @@ impl Task {
         if !wants.is_new() {
             subscriber.connection.superseded(&self.hubs, &subscriber.peer, self.hub.session);
         }
-        let mut snapshot = self.snapshot(view, wants.with_turn());
+        let mut snapshot = self.snapshot(view, wants.with_turn().then_some(TurnBounds::PAGE));
         if wants.is_new() {
             // Behind the answer comes all that was ever told of the thread, its `thread/started` first.
             snapshot.cursor = Cursor::at(&self.hubs, self.hub.born).to_string();
@@ -411,12 +421,13 @@ impl Task {
         Joined { snapshot, hold }
     }
 
-    fn snapshot(&self, view: &ThreadView, with_turn: bool) -> Snapshot {
+    fn snapshot(&self, view: &ThreadView, turn: Option<TurnBounds>) -> Snapshot {
         Snapshot {
             row: view.session().clone(),
             thread: view.thread(),
             settings: view.settings(),
-            turn: with_turn.then(|| view.turn()).flatten(),
+            turn: turn.and_then(|bounds| view.turn_part(bounds.bytes, bounds.of_item)),
+            usage: view.turn_usage(),
             turn_first_seq: view.turn_first_seq(),
             seq: view.seq(),
             cursor: Cursor::next(&self.hubs).to_string(),

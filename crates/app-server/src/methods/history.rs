@@ -70,15 +70,14 @@ async fn revert(ctx: Ctx<AppServer>, params: ThreadRevertParams) -> Result<Threa
     hold(&ctx, session);
     let op = Op::Revert { session: params.thread_id, before_turn: params.before_turn_id, request_id: None };
     app.engine().submit(op, origin(&ctx)).await?;
-    let mut snapshot = app.hub(session).await?.read(true).await?;
+    let mut snapshot = app.hub(session).await?.read_page().await?;
     let newest = turns::newest(&app.hubs().reader_of(session), &mut snapshot).await?;
-    let turns_backwards_cursor = newest.cursor(session);
     let mut thread = snapshot.thread;
     thread.turns = newest.turns;
     Ok(ThreadRevertResult {
         thread,
-        turns_backwards_cursor,
-        items_backwards_cursor: None,
+        turns_backwards_cursor: newest.turns_cursor,
+        items_backwards_cursor: newest.items_cursor,
         snapshot_seq: snapshot.seq,
     })
 }

@@ -12,8 +12,14 @@ mod discover;
 mod explain;
 mod fork;
 mod history;
+mod items;
 mod model;
+mod old_turns;
 mod op;
+mod output;
+mod pages;
+#[cfg(test)]
+mod pages_tests;
 mod prompt;
 mod provider;
 mod queue;
@@ -32,6 +38,8 @@ mod worktree;
 use signalbox_rpc::Registry;
 
 pub(crate) use explain::connection_figures;
+pub(crate) use old_turns::OldTurns;
+pub(crate) use turns::PAGE_BYTES;
 
 use crate::app::AppServer;
 
@@ -46,6 +54,8 @@ pub fn registry() -> Registry<AppServer> {
     history::register(&mut registry);
     queue::register(&mut registry);
     transcript::register(&mut registry);
+    pages::register(&mut registry);
+    output::register(&mut registry);
     settings::register(&mut registry);
     worktree::register(&mut registry);
     turn::register(&mut registry);

@@ -1,23 +1,25 @@
 //! Starting, joining, reading and leaving a thread.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use signalbox_facts::{Fact, FactBody, Policy, Seq, SessionId};
+use signalbox_facts::{Fact, FactBody, Policy, Seq, SessionId, SessionRow};
 use signalbox_protocol::app::{
     ApprovalsReviewer, OpenedThread, ThreadReadParams, ThreadReadResult, ThreadResumeParams,
     ThreadResumeResult, ThreadStartParams, ThreadStartResult, ThreadStatus, ThreadUnsubscribeParams,
-    ThreadUnsubscribeResult, ThreadUnsubscribeStatus, TurnItemsView, method,
+    ThreadUnsubscribeResult, ThreadUnsubscribeStatus, Turn, method,
 };
 use signalbox_protocol::ops::{NewSession, Op, Provider, SettingsPatch};
-use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
+use signalbox_rpc::{Ctx, Lane, MAX_RESULT_BYTES, MethodSpec, Registry, Role};
+use signalbox_store::Moment;
 
 use super::settings::{PolicyWishes, directory, not_used, only_local, sandbox_of};
-use super::turns::{self, Newest};
+use super::turns;
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::connection::{Connection, Subscriber};
 use crate::errors::{self, Error};
 use crate::hub::{Hub, Snapshot, Visit, Wants};
-use crate::view::{ThreadView, convert};
+use crate::view::{TurnPart, convert};
 
 /// Who calls itself this when it initializes makes threads of the source `cli`: `signalbox run`.
 const CLI_CLIENT: &str = "signalbox-run";
@@ -157,15 +159,16 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
             snapshot.row.provider
         ));
     }
-    let newest = match params.exclude_turns {
-        true => Newest::default(),
-        false => turns::newest(&app.hubs().reader_of(session), &mut snapshot).await?,
+    let newest = if params.exclude_turns {
+        turns::Newest::default()
+    } else {
+        turns::newest(&app.hubs().reader_of(session), &mut snapshot).await?
     };
     warn(&ctx, session, warnings);
     Ok(ThreadResumeResult {
-        turns_backwards_cursor: newest.cursor(session),
         opened: opened(snapshot, newest.turns),
-        items_backwards_cursor: None,
+        turns_backwards_cursor: newest.turns_cursor,
+        items_backwards_cursor: newest.items_cursor,
         continued: false,
     })
 }
@@ -236,27 +239,78 @@ async fn apply_overrides(
 async fn read(ctx: Ctx<AppServer>, params: ThreadReadParams) -> Result<ThreadReadResult, Error> {
     let app = ctx.app();
     let session = session_id(&params.thread_id)?;
-    let reader = app.hubs().reader_of(session);
+    // Before anything is read: what is forgotten meanwhile must not be kept.
+    let word = app.hubs().old_turns().word();
     let live = match app.hubs().get(session) {
         Some(hub) => hub.read_if_there(params.include_turns).await?,
         None => None,
     };
-    let (row, mut thread, turn, first) = match live {
-        Some(Snapshot { row, thread, turn, turn_first_seq, .. }) => (row, thread, turn, turn_first_seq),
-        None => {
-            let stored = reader.session_at(session).await?;
-            let stored = stored.ok_or_else(|| errors::thread_not_found(&params.thread_id))?;
-            let view = ThreadView::load(stored.row, &stored.facts);
-            let mut thread = view.thread();
-            thread.status = ThreadStatus::NotLoaded;
-            (view.session().clone(), thread, view.turn(), view.turn_first_seq())
-        }
+    let moment = match &live {
+        Some(_) if !params.include_turns => None,
+        _ => app.hubs().reader_of(session).moment(session).await?,
     };
-    if params.include_turns {
-        thread.turns = turns::before(&reader, &row, first.unwrap_or(row.last_seq + 1)).await?;
-        thread.turns.extend(turn);
+    let (row, mut thread, newest, first) = match (live, &moment) {
+        (Some(Snapshot { row, thread, turn, turn_first_seq, .. }), _) => (row, thread, turn, turn_first_seq),
+        (None, Some(moment)) => {
+            let row = moment.session().clone();
+            let thread = convert::thread_out(&row, ThreadStatus::NotLoaded);
+            (row, thread, None, None)
+        }
+        (None, None) => return Err(errors::thread_not_found(&params.thread_id)),
+    };
+    if let Some(mut moment) = moment {
+        if params.include_turns {
+            thread.turns = whole_turns(app, &mut moment, &row, newest, first, word).await?;
+        }
+        moment.end().await?;
     }
     Ok(ThreadReadResult { thread, snapshot_seq: row.last_seq })
+}
+
+/// All turns of a thread, oldest first, if they fit into a frame. `newest` is what memory has of the newest one, which
+/// begins at `first`; `word` is what the old turns said before.
+async fn whole_turns(
+    app: &AppServer,
+    moment: &mut Moment,
+    row: &SessionRow,
+    newest: Option<TurnPart>,
+    first: Option<Seq>,
+    word: u64,
+) -> Result<Vec<Turn>, Error> {
+    let limit = MAX_RESULT_BYTES;
+    let too_large = || errors::history_too_large(limit);
+    let old = app.hubs().old_turns();
+    let stored = if first.is_none() { moment.newest_turn().await? } else { None };
+    // Whatever began before the newest turn is over.
+    let first = first.or(stored.as_ref().map(|turn| turn.first_seq)).unwrap_or(row.last_seq + 1);
+    let used = newest.as_ref().map_or(0, |part| part.bytes);
+    let left =
+        limit.checked_sub(used).filter(|_| newest.as_ref().is_none_or(|part| part.items_before.is_none()));
+    let left = left.ok_or_else(too_large)?;
+    let kept = old.get(row.id, first);
+    let more = left.checked_sub(kept.bytes).ok_or_else(too_large)?;
+    let more = turns::whole(moment, row, kept.before, first, more).await?.ok_or_else(too_large)?;
+    let bytes = kept.bytes + more.iter().map(|(_, bytes)| bytes + 1).sum::<usize>();
+    let all = if more.is_empty() {
+        kept.turns
+    } else {
+        let mut all = Arc::unwrap_or_clone(kept.turns);
+        all.extend(more.into_iter().map(|(turn, _)| turn));
+        let all = Arc::new(all);
+        old.keep(row.id, all.clone(), first, bytes, word);
+        all
+    };
+    let mut all = Vec::clone(&all);
+    match newest {
+        Some(part) => all.push(part.turn),
+        None if stored.is_some() => {
+            let left = left.checked_sub(bytes).ok_or_else(too_large)?;
+            let last = turns::whole(moment, row, first, row.last_seq + 1, left).await?;
+            all.extend(last.ok_or_else(too_large)?.into_iter().map(|(turn, _)| turn));
+        }
+        None => {}
+    }
+    Ok(all)
 }
 
 fn unsubscribe(
@@ -299,7 +353,6 @@ pub(super) fn warn(ctx: &Ctx<AppServer>, session: SessionId, warnings: Vec<Strin
 
 pub(super) fn opened(snapshot: Snapshot, turns: Vec<signalbox_protocol::app::Turn>) -> OpenedThread {
     let Snapshot { row, mut thread, settings, seq, cursor, .. } = snapshot;
-    debug_assert!(turns.iter().all(|turn| turn.items_view == TurnItemsView::Full));
     thread.turns = turns;
     OpenedThread {
         thread,

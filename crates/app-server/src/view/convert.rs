@@ -395,9 +395,11 @@ pub fn turn_out(
         root_turn_id: None,
         plan: None,
         diff: None,
+        diff_truncated: false,
         token_usage: None,
         context: None,
         approvals: Vec::new(),
+        items_backwards_cursor: None,
     }
 }
 

@@ -12,6 +12,7 @@ use signalbox_protocol::app::{
 };
 
 use super::convert;
+use super::long::Rest;
 
 /// An item that begins with this body.
 pub(super) fn item(seq: Seq, at_ms: i64, body: ItemBody) -> ThreadItem {
@@ -22,6 +23,8 @@ pub(super) fn item(seq: Seq, at_ms: i64, body: ItemBody) -> ThreadItem {
         completed_at_ms: None,
         late: false,
         tool_call: None,
+        output_truncated: false,
+        cut_texts: Vec::new(),
     }
 }
 
@@ -66,16 +69,38 @@ pub(super) fn add_summary_part(body: &mut ItemBody) {
     }
 }
 
-/// Adds to the text of a message, a thought (which has one summary part) or a plan.
-pub(super) fn append_text(body: &mut ItemBody, more: &str) {
+/// Adds to the text of a message or of a thought (which has one summary part).
+pub(super) fn append_text(body: &mut ItemBody, more: &str, rest: &mut Rest, limit: usize) {
     match body {
-        ItemBody::AgentMessage { text, .. } | ItemBody::Plan { text } => text.push_str(more),
+        ItemBody::AgentMessage { text, .. } => rest.push(text, more, limit),
         ItemBody::Reasoning { summary, .. } => {
             if let Some(part) = summary.last_mut() {
-                part.push_str(more);
+                rest.push(part, more, limit);
             }
         }
         _ => {}
+    }
+}
+
+/// The text of a message or of a thought: what grows without a bound.
+pub(super) fn text(body: &ItemBody) -> Option<&str> {
+    match body {
+        ItemBody::AgentMessage { text, .. } => Some(text),
+        ItemBody::Reasoning { summary, .. } => summary.last().map(String::as_str),
+        _ => None,
+    }
+}
+
+/// The same message or thought with another text, and where that is.
+pub(super) fn with_text(body: &ItemBody, shown: String) -> (ItemBody, &'static str) {
+    match body {
+        ItemBody::Reasoning { content, .. } => {
+            (ItemBody::Reasoning { summary: vec![shown], content: content.clone() }, "/summary/0")
+        }
+        ItemBody::AgentMessage { phase, .. } => {
+            (ItemBody::AgentMessage { text: shown, phase: *phase }, "/text")
+        }
+        other => (other.clone(), ""),
     }
 }
 
@@ -116,7 +141,6 @@ pub(super) fn tool(call: &ToolCall) -> ItemBody {
             aggregated_output: None,
             exit_code: None,
             duration_ms: None,
-            output_truncated: false,
         },
         ItemKind::FileChange => {
             ItemBody::FileChange { changes: Vec::new(), status: PatchApplyStatus::InProgress }

@@ -10,10 +10,12 @@
 pub mod answer;
 mod approvals;
 pub mod convert;
+pub mod cut;
 mod direct;
 mod effects;
 mod history;
 mod items;
+mod long;
 mod snapshot;
 mod turn;
 
@@ -21,7 +23,7 @@ use signalbox_engine::convert as core;
 use signalbox_facts::{
     Activity, ActivityState, ConfigOption, ContextWindow, Fact, FactBody, InputId, InputKind, Model,
     PendingInput, PermissionResolved, Prompt, ResolvedBy, ResolverKind, Seq, SessionRow, Signal, SignalBody,
-    TurnId,
+    TokensAtEnd, TurnId,
 };
 use signalbox_protocol::app::{
     ApprovalDecision, ApprovalKind, ApprovalRequestedNotification, RequestId,
@@ -34,7 +36,11 @@ use self::effects::Out;
 use self::turn::TurnState;
 
 pub use self::effects::{Delta, DeltaKind, Effects, Notification, Outgoing, Scope};
-pub use self::history::history;
+pub use self::history::{Rebuild, Rebuilt, history};
+pub use self::turn::TurnPart;
+
+/// Most bytes that are held, and therefore shown at once, of one message or thought; `item/output/read` has the rest.
+pub const HELD_BYTES: usize = 4 * 1024 * 1024;
 
 /// One session as its clients see it: its row, and its newest turn (open or ended) with all items.
 ///
@@ -57,6 +63,35 @@ pub struct ThreadView {
     options: Option<Vec<ConfigOption>>,
     /// Time of the newest fact or signal, Unix milliseconds.
     at_ms: i64,
+    /// Most bytes that are held of one message or thought.
+    limit: usize,
+}
+
+/// A view while it is loaded, fact by fact: [`ThreadView::load`] for who does not hold them all.
+#[derive(Debug)]
+pub struct Loading {
+    view: ThreadView,
+    session: SessionRow,
+}
+
+impl Loading {
+    /// Nothing is loaded yet. `session` is the row as it stands after all facts.
+    #[must_use]
+    pub fn new(session: SessionRow) -> Self {
+        let view = ThreadView::new(SessionRow { activity: Activity::default(), ..session.clone() });
+        Self { view, session }
+    }
+
+    /// Takes in the next stored fact.
+    pub fn take(&mut self, fact: &Fact) {
+        self.view.take(fact, &mut Out::deaf());
+    }
+
+    /// The view.
+    #[must_use]
+    pub fn finish(self) -> ThreadView {
+        self.view.loaded(self.session)
+    }
 }
 
 /// An approval that clients have been told of.
@@ -81,6 +116,7 @@ impl ThreadView {
             usage_due: None,
             models: None,
             options: None,
+            limit: HELD_BYTES,
         }
     }
 
@@ -88,10 +124,15 @@ impl ThreadView {
     /// on; `session` is the row as it stands after all facts, and wins over what they say of the session.
     #[must_use]
     pub fn load<'f>(session: SessionRow, facts: impl IntoIterator<Item = &'f Fact>) -> Self {
-        let mut view = Self::new(SessionRow { activity: Activity::default(), ..session.clone() });
+        let mut loading = Loading::new(session);
         for fact in facts {
-            view.take(fact, &mut Out::deaf());
+            loading.take(fact);
         }
+        loading.finish()
+    }
+
+    fn loaded(self, session: SessionRow) -> Self {
+        let mut view = self;
         view.session = session;
         view.usage_due = None;
         view.asked = view
@@ -156,6 +197,9 @@ impl ThreadView {
                 }
             }
             FactBody::TurnEnded(ended) => {
+                if let Some(tokens) = &ended.tokens {
+                    self.tokens_at_end(fact, tokens, out);
+                }
                 if let Some(turn) = self.turn_of(fact) {
                     turn.end(fact.at_ms, ended, out);
                 }
@@ -252,7 +296,7 @@ impl ThreadView {
             Some((turn, seq)) if turn == id => seq,
             _ => fact.seq,
         };
-        let turn = self.turn.insert(TurnState::open(fact, id, first_seq, prompt));
+        let turn = self.turn.insert(TurnState::open(fact, id, first_seq, prompt, self.limit));
         turn.tell_started(out);
         turn.take(fact, out);
     }
@@ -272,6 +316,17 @@ impl ThreadView {
         {
             turn.usage = Some(usage);
             self.usage_due = Some((seq, at_ms));
+        }
+    }
+
+    /// What the turn learned of its tokens. Live it is known already.
+    fn tokens_at_end(&mut self, fact: &Fact, tokens: &TokensAtEnd, out: &mut Out<'_>) {
+        let usage = Some(convert::usage_out(tokens.usage, tokens.window));
+        let Some(turn) = self.turn_of(fact) else { return };
+        if turn.usage != usage {
+            turn.usage = usage;
+            self.usage_due = None;
+            self.tell_usage(out);
         }
     }
 
@@ -369,4 +424,4 @@ impl ThreadView {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

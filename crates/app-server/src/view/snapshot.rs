@@ -6,11 +6,11 @@ use signalbox_facts::{
 };
 use signalbox_protocol::app::{
     Approval, ApprovalKind, ServerRequest, Thread, ThreadActivityChangedNotification, ThreadSettings,
-    ThreadStatus, Turn,
+    ThreadStatus, ThreadTokenUsage, Turn,
 };
 
 use super::effects::{Out, Outgoing};
-use super::{ThreadView, convert};
+use super::{ThreadView, TurnPart, convert};
 
 impl ThreadView {
     /// The session's row.
@@ -48,6 +48,18 @@ impl ThreadView {
     #[must_use]
     pub fn turn(&self) -> Option<Turn> {
         self.turn.as_ref().map(super::TurnState::snapshot)
+    }
+
+    /// Of the newest turn the newest items that fit into `max` bytes of JSON, but at least one, each in at most `item_max`.
+    #[must_use]
+    pub fn turn_part(&self, max: usize, item_max: usize) -> Option<TurnPart> {
+        self.turn.as_ref().map(|turn| turn.newest(max, item_max))
+    }
+
+    /// Usage of the turn in view, with the context window, which is in no row while the turn runs.
+    #[must_use]
+    pub fn turn_usage(&self) -> Option<(TurnId, ThreadTokenUsage)> {
+        self.turn.as_ref().and_then(|turn| Some((turn.id, turn.usage.clone()?)))
     }
 
     /// The newest turn without items.

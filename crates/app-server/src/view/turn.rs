@@ -5,18 +5,20 @@
 
 use signalbox_facts::{
     AgentText, ContextCompaction, Fact, Failure, Plan, Prompt, Seq, SessionId, ToolCall, ToolOutput,
-    ToolStatus, TurnContext, TurnDiff, TurnEnded, TurnId, TurnStatus,
+    ToolStatus, TurnContext, TurnDiff, TurnEnded, TurnId, TurnRow, TurnStatus,
 };
 use signalbox_protocol::app::{
-    ErrorNotification, FileChangePatchUpdatedNotification, ItemBody, ItemCompletedNotification,
+    CutText, ErrorNotification, FileChangePatchUpdatedNotification, ItemBody, ItemCompletedNotification,
     ItemStartedNotification, ReasoningSummaryPartAddedNotification, ThreadItem, ThreadTokenUsage, Turn,
     TurnApproval, TurnCompletedNotification, TurnDiffUpdatedNotification, TurnItemsView, TurnPlanStep,
     TurnPlanUpdatedNotification, TurnStartedNotification,
 };
 
 use super::convert;
+use super::cut::{self, json_size};
 use super::effects::{DeltaKind, Out};
 use super::items::{self, Told};
+use super::long::Rest;
 
 /// Answered approvals that a turn shows.
 const MAX_APPROVALS: usize = 64;
@@ -43,6 +45,19 @@ pub(super) struct TurnState {
     pub(super) usage: Option<ThreadTokenUsage>,
     /// Its end has begun: what was open is closed, and what comes now is late.
     settled: bool,
+    /// Most bytes that are held of one message or thought.
+    limit: usize,
+}
+
+/// A turn, or the newest items of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TurnPart {
+    /// The turn. Its `itemsView` is `full` if it has all items that were asked for.
+    pub turn: Turn,
+    /// Bytes it takes as JSON.
+    pub bytes: usize,
+    /// The first item that is there, if older ones are left out.
+    pub items_before: Option<Seq>,
 }
 
 /// An item and what is known about the clients' knowledge of it.
@@ -50,6 +65,8 @@ pub(super) struct TurnState {
 struct Slot {
     seq: Seq,
     item: ThreadItem,
+    /// What follows the text in `item`, if that is too long to be held.
+    rest: Rest,
     open: bool,
     told: Told,
     /// Its text was replaced: no delta can lead from what clients have to what is true, so there are none any more and
@@ -61,7 +78,7 @@ struct Slot {
 
 impl TurnState {
     /// The turn that a prompt opens.
-    pub(super) fn open(fact: &Fact, id: TurnId, first_seq: Seq, prompt: &Prompt) -> Self {
+    pub(super) fn open(fact: &Fact, id: TurnId, first_seq: Seq, prompt: &Prompt, limit: usize) -> Self {
         Self {
             thread: fact.session,
             id,
@@ -79,6 +96,30 @@ impl TurnState {
             approvals: Vec::new(),
             usage: None,
             settled: false,
+            limit,
+        }
+    }
+
+    /// A turn of which only some items are of interest. If `settled`, they came after its end.
+    pub(super) fn within(row: &TurnRow, settled: bool, limit: usize) -> Self {
+        Self {
+            thread: row.session,
+            id: row.id,
+            first_seq: row.first_seq,
+            status: row.status,
+            failure: row.failure.clone(),
+            started_at_ms: row.started_at_ms,
+            ended_at_ms: row.ended_at_ms,
+            context: Some(row.context.clone()),
+            slots: Vec::new(),
+            open_text: None,
+            plan_slot: None,
+            plan: None,
+            diff: None,
+            usage: None,
+            approvals: Vec::new(),
+            settled,
+            limit,
         }
     }
 
@@ -100,9 +141,89 @@ impl TurnState {
     /// The whole turn.
     pub(super) fn snapshot(&self) -> Turn {
         Turn {
-            items: self.slots.iter().map(|slot| slot.item.clone()).collect(),
+            items: (0..self.slots.len()).map(|place| self.whole(place)).collect(),
             items_view: TurnItemsView::Full,
             ..self.outline()
+        }
+    }
+
+    /// The newest items that fit into `max` bytes of JSON, but at least one, each in at most `item_max`.
+    pub(super) fn newest(&self, max: usize, item_max: usize) -> TurnPart {
+        let mut turn = self.outline();
+        if item_max < usize::MAX {
+            turn = cut::outline(turn);
+        }
+        let mut bytes = json_size(&turn);
+        let mut items_before = None;
+        for place in (0..self.slots.len()).rev() {
+            let (item, size) = self.shown(place, item_max);
+            if bytes + size > max && !turn.items.is_empty() {
+                items_before = Some(self.slots[place + 1].seq);
+                break;
+            }
+            bytes += size + 1;
+            turn.items.push(item);
+        }
+        turn.items.reverse();
+        turn.items_view = if items_before.is_some() { TurnItemsView::Summary } else { TurnItemsView::Full };
+        TurnPart { turn, bytes, items_before }
+    }
+
+    /// Of the items only what the user wrote first and what the agent said last.
+    pub(super) fn brief(&self, item_max: usize) -> TurnPart {
+        let mut turn = cut::outline(self.outline());
+        let is_prompt = |slot: &Slot| matches!(slot.item.body, ItemBody::UserMessage { .. });
+        let is_message = |slot: &Slot| matches!(slot.item.body, ItemBody::AgentMessage { .. });
+        let places = [self.slots.iter().position(is_prompt), self.slots.iter().rposition(is_message)];
+        turn.items = places.into_iter().flatten().map(|place| self.shown(place, item_max).0).collect();
+        turn.items_view = TurnItemsView::Summary;
+        TurnPart { bytes: json_size(&turn), turn, items_before: None }
+    }
+
+    /// The items with their seqs, each in at most `item_max` bytes of JSON, and how many it takes.
+    pub(super) fn items(&self, item_max: usize) -> impl Iterator<Item = (Seq, ThreadItem, usize)> + '_ {
+        (0..self.slots.len()).map(move |place| {
+            let (item, size) = self.shown(place, item_max);
+            (self.slots[place].seq, item, size)
+        })
+    }
+
+    /// An item as it is held.
+    fn whole(&self, place: usize) -> ThreadItem {
+        let slot = &self.slots[place];
+        items::text(&slot.item.body)
+            .filter(|text| slot.rest.total(text) > text.len() as u64)
+            .map_or_else(|| slot.item.clone(), |text| self.shown_text(slot, text, usize::MAX))
+    }
+
+    /// An item in at most `max` bytes of JSON, and how many it takes.
+    fn shown(&self, place: usize, max: usize) -> (ThreadItem, usize) {
+        let slot = &self.slots[place];
+        match items::text(&slot.item.body) {
+            Some(text) if text.len() > max / 8 => {
+                let item = self.shown_text(slot, text, max);
+                let size = json_size(&item);
+                (item, size)
+            }
+            _ => cut::item(self.whole(place), max),
+        }
+    }
+
+    fn shown_text(&self, slot: &Slot, text: &str, max: usize) -> ThreadItem {
+        /// What an item takes beside its text.
+        const BESIDE: usize = 512;
+        let (shown, is_whole) = slot.rest.shown(text, self.limit, max.saturating_sub(BESIDE));
+        let (body, field) = items::with_text(&slot.item.body, shown);
+        let cut = CutText { field: field.to_owned(), total_bytes: slot.rest.total(text) };
+        ThreadItem {
+            id: slot.item.id.clone(),
+            body,
+            started_at_ms: slot.item.started_at_ms,
+            completed_at_ms: slot.item.completed_at_ms,
+            late: slot.item.late,
+            tool_call: None,
+            output_truncated: !is_whole,
+            cut_texts: if is_whole { Vec::new() } else { vec![cut] },
         }
     }
 
@@ -126,16 +247,10 @@ impl TurnState {
 
     /// The turn as its end is told: of the items only the last message.
     fn summary(&self) -> Turn {
-        let is_message = |slot: &&Slot| matches!(slot.item.body, ItemBody::AgentMessage { .. });
+        let is_message = |slot: &Slot| matches!(slot.item.body, ItemBody::AgentMessage { .. });
+        let last = self.slots.iter().rposition(is_message);
         Turn {
-            items: self
-                .slots
-                .iter()
-                .rev()
-                .find(is_message)
-                .map(|slot| slot.item.clone())
-                .into_iter()
-                .collect(),
+            items: last.map(|place| self.whole(place)).into_iter().collect(),
             items_view: TurnItemsView::Summary,
             ..self.outline()
         }
@@ -187,7 +302,7 @@ impl TurnState {
             place
         };
         let slot = &mut self.slots[place];
-        items::append_text(&mut slot.item.body, &chunk.text);
+        items::append_text(&mut slot.item.body, &chunk.text, &mut slot.rest, self.limit);
         if slot.open {
             let kind = if thought { DeltaKind::Reasoning } else { DeltaKind::AgentMessage };
             out.delta(self.thread, self.id, slot.seq, kind, &chunk.text);
@@ -418,8 +533,15 @@ impl TurnState {
         }
         let mut item = items::item(fact.seq, fact.at_ms, body());
         item.late = self.settled;
-        let mut slot =
-            Slot { seq: fact.seq, item, open: true, told: Told::default(), diverged: false, stale: false };
+        let mut slot = Slot {
+            seq: fact.seq,
+            item,
+            rest: Rest::default(),
+            open: true,
+            told: Told::default(),
+            diverged: false,
+            stale: false,
+        };
         fill(&mut slot);
         let place = self.slots.len();
         self.slots.push(slot);
@@ -459,12 +581,11 @@ impl TurnState {
     }
 
     fn tell_completed(&self, place: usize, out: &mut Out<'_>) {
-        let item = &self.slots[place].item;
         out.subscribers(|| ItemCompletedNotification {
             thread_id: self.thread_id(),
             turn_id: self.id.to_string(),
-            item: item.clone(),
-            completed_at_ms: item.completed_at_ms.unwrap_or_default(),
+            item: self.whole(place),
+            completed_at_ms: self.slots[place].item.completed_at_ms.unwrap_or_default(),
         });
     }
 

@@ -16,6 +16,7 @@ mod handshake;
 mod histories;
 mod lists;
 mod ops;
+mod pages;
 mod queues;
 mod refusals;
 mod rules;

@@ -80,8 +80,13 @@ impl Fed {
 
     async fn end(&mut self) {
         let idle = self.activity(ActivityState::Idle);
-        let ended =
-            TurnEnded { status: TurnStatus::Completed, stop_reason: None, failure: None, request_id: None };
+        let ended = TurnEnded {
+            status: TurnStatus::Completed,
+            stop_reason: None,
+            failure: None,
+            request_id: None,
+            tokens: None,
+        };
         let ended = self.fact(Some(self.turn), None, FactBody::TurnEnded(Box::new(ended)));
         self.commit([idle, ended]).await;
     }

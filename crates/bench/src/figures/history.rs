@@ -82,7 +82,7 @@ fn page(server: &mut Lines, thread: &str, before: Option<u64>) -> Result<Page> {
 }
 
 /// A line as long as a page, there and back.
-fn copy(copier: &mut Lines, bytes: usize) -> Result<Duration> {
+pub(super) fn copy(copier: &mut Lines, bytes: usize) -> Result<Duration> {
     let mut line = vec![b'x'; bytes];
     line.push(b'\n');
     let begun = Instant::now();
@@ -178,13 +178,14 @@ impl Writing {
             stop_reason: Some("end_turn".to_owned()),
             failure: None,
             request_id: None,
+            tokens: None,
         };
         self.add(None, FactBody::TurnEnded(ended.into()));
         self.turn = None;
     }
 }
 
-fn created(cwd: &Path) -> SessionCreated {
+pub(super) fn created(cwd: &Path) -> SessionCreated {
     SessionCreated {
         provider: Provider::new("rehearsal"),
         cwd: cwd.to_path_buf(),

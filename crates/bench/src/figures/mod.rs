@@ -5,6 +5,7 @@ mod repository;
 mod requests;
 mod start;
 mod streaming;
+mod threads;
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ pub(crate) struct Figure {
 
 type Measure = fn(&Path) -> Result<Vec<Figure>>;
 
-const MEASURES: [(&str, Measure); 10] = [
+const MEASURES: [(&str, Measure); 13] = [
     ("start", start::to_initialize),
     ("memory", start::idle_memory),
     ("requests", requests::latency_and_rate),
@@ -31,6 +32,9 @@ const MEASURES: [(&str, Measure); 10] = [
     ("snapshot", repository::snapshot),
     ("first-prompt", repository::first_prompt),
     ("transcript", history::transcript_page),
+    ("long-thread", threads::long_thread),
+    ("thread-list", threads::many_threads),
+    ("fan-out", threads::fan_out),
 ];
 
 /// Runs the measures and prints their figures as they come.

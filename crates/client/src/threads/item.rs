@@ -13,7 +13,7 @@ pub fn is_complete(item: &ThreadItem) -> bool {
 /// Whether an item is not shown whole; `item/output/read` has the rest.
 #[must_use]
 pub fn is_cut(item: &ThreadItem) -> bool {
-    matches!(item.body, ItemBody::CommandExecution { output_truncated: true, .. })
+    item.output_truncated
 }
 
 /// What a delta is for.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_agents::{Agent, AgentEvent, AgentEvents, PromptBlock, RequestKey, Token};
-use signalbox_facts::{Activity, Committed, FactBody, InputId, Seq, SessionRow, SignalBody, TurnId, Warning};
+use signalbox_facts::{
+    Activity, Committed, FactBody, InputId, Seq, SessionRow, SignalBody, TokensAtEnd, TurnId, Warning,
+};
 use signalbox_protocol::ops::Op;
 use signalbox_store::{Commit, CommitError, Store};
 use tokio::sync::{mpsc, oneshot};
@@ -103,6 +105,8 @@ pub(super) struct OpenTurn {
     /// Compiled steering input that the agent has not got yet.
     pub(super) steers: Vec<Vec<PromptBlock>>,
     pub(super) meta: serde_json::Map<String, serde_json::Value>,
+    /// What it has learned of tokens and context window.
+    pub(super) tokens: Option<TokensAtEnd>,
 }
 
 /// The running agent.

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use signalbox_agents::{OpenSession, PromptRequest, start};
 use signalbox_facts::{
     Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt, ResolvedBy,
-    ResolverKind, TitleChanged, TitleOrigin, ToolOutcome, TurnContext, TurnEnded, TurnId, TurnStatus, Usage,
-    Warning, canonical_text, display_text,
+    ResolverKind, TitleChanged, TitleOrigin, TokensAtEnd, ToolOutcome, TurnContext, TurnEnded, TurnId,
+    TurnStatus, Usage, Warning, canonical_text, display_text,
 };
 use signalbox_protocol::ops::{TurnInput, TurnMode};
 use signalbox_store::CommitError;
@@ -153,6 +153,7 @@ impl Actor {
             stopping: false,
             steers: Vec::new(),
             meta,
+            tokens: None,
         });
         self.last_turn = Some(turn);
         if self.row.policy != policy_before {
@@ -505,6 +506,9 @@ impl Actor {
             reasoning_output_tokens: so_far.reasoning_output_tokens + tokens.reasoning,
             last_total_tokens: tokens.total,
         };
+        if let Some(turn) = &mut self.turn {
+            turn.tokens.get_or_insert_default().usage = Some(usage);
+        }
         let turn = self.turn.as_ref().map(|turn| turn.id);
         self.batch().push(turn, Item::None, FactBody::Usage(usage));
     }
@@ -555,7 +559,11 @@ impl Actor {
         if let Some(ended) = ended {
             self.batch().push(Some(turn), Item::None, FactBody::Activity(ended));
         }
-        let ended = TurnEnded { status, stop_reason, failure, request_id: open.request_id };
+        let tokens = open.tokens.map(|news| TokensAtEnd {
+            usage: news.usage.or(self.row.usage),
+            window: news.window.or(self.live.context_window),
+        });
+        let ended = TurnEnded { status, stop_reason, failure, request_id: open.request_id, tokens };
         self.batch().push(Some(turn), Item::None, FactBody::TurnEnded(Box::new(ended)));
         self.commit().await;
         self.store.writer.request_compaction(self.row.id, turn);

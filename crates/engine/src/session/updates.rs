@@ -209,6 +209,9 @@ impl Actor {
         {
             return;
         }
+        if let Some(turn) = &mut self.turn {
+            turn.tokens.get_or_insert_default().window = Some(window);
+        }
         self.signal(SignalBody::ContextWindow(window));
     }
 

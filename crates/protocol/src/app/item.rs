@@ -27,6 +27,22 @@ pub struct ThreadItem {
     /// Ext: the agent's tool call behind the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<ToolCallInfo>,
+    /// Ext: texts of this item are not whole here: `cutTexts` names them, and `item/output/read` has them.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "std::ops::Not::not")]
+    pub output_truncated: bool,
+    /// Ext: the texts that are not whole here, each with a mark in place of what is left out.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub cut_texts: Vec<CutText>,
+}
+
+/// Ext: a text of an item that is not whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CutText {
+    /// Which one, as a JSON pointer into the item.
+    pub field: String,
+    /// Bytes of the whole text.
+    pub total_bytes: u64,
 }
 
 /// What kind of item it is, and its content.
@@ -70,9 +86,6 @@ pub enum ItemBody {
         exit_code: Option<i32>,
         #[serde(default)]
         duration_ms: Option<i64>,
-        /// Ext: `aggregatedOutput` is not the whole output; `item/output/read` has the rest.
-        #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "std::ops::Not::not")]
-        output_truncated: bool,
     },
     FileChange {
         changes: Vec<FileUpdateChange>,

@@ -175,6 +175,7 @@ pub struct ThreadResumeResult {
     /// Where `thread/turns/list` goes on to older turns; `null` if `thread.turns` has all.
     #[serde(default)]
     pub turns_backwards_cursor: Option<String>,
+    /// Where `thread/items/list` goes on to the items before those of `thread.turns`; `null` if there are none.
     #[serde(default)]
     pub items_backwards_cursor: Option<String>,
     /// Ext: `thread.turns` was left out, because what follows `afterCursor` is delivered instead.

@@ -41,6 +41,9 @@ pub struct Turn {
     /// Ext: what the turn has changed, as one unified diff, bounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
+    /// Ext: `diff` is not whole.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "std::ops::Not::not")]
+    pub diff_truncated: bool,
     /// Ext: the last usage of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_usage: Option<ThreadTokenUsage>,
@@ -51,6 +54,9 @@ pub struct Turn {
     /// was decided without asking anybody is not among them.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<TurnApproval>,
+    /// Ext: `items` has the newest items only; `thread/items/list` goes on from here to the ones before them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items_backwards_cursor: Option<String>,
 }
 
 /// Ext: who answered an approval, and how.

@@ -60,7 +60,9 @@ pub fn turn() -> Turn {
         root_turn_id: None,
         plan: Some(vec![TurnPlanStep { step: "one".into(), status: TurnPlanStepStatus::InProgress }]),
         diff: Some("--- a".into()),
+        diff_truncated: true,
         token_usage: Some(ThreadTokenUsage::default()),
+        items_backwards_cursor: Some("c".into()),
         context: Some(from(
             json!({"cwd": "/w", "roots": [], "policy": {"mode": "ask", "sandbox": "workspace_write"}}),
         )),

@@ -80,15 +80,28 @@ pub(crate) const FACT: &str = "seq, through_seq, turn, item_seq, at_ms, body";
 /// The fact of a row of [`FACT`]. One that does not decode is shown as a warning in its place; an item it may have
 /// belonged to goes on without it.
 pub(crate) fn fact(session: SessionId, row: &SqliteRow) -> Result<Fact, sqlx::Error> {
-    let seq = row.try_get::<i64, _>(0)?.unsigned_abs();
-    let turn: Option<&[u8]> = row.try_get(2)?;
-    let item_seq: Option<i64> = row.try_get(3)?;
     let body: Result<FactBody, Reason> = match row.try_get::<Option<&str>, _>(5) {
         Ok(Some(body)) => serde_json::from_str(body).map_err(|error| error.to_string()),
         // A reader of chunks alone leaves out the bodies of all others.
         Ok(None) => Ok(left_out()),
         Err(error) => Err(error.to_string()),
     };
+    with_body(session, row, body)
+}
+
+/// As [`fact`], of a row that has the column `kind` behind those of [`FACT`].
+pub(super) fn fact_of_kind(session: SessionId, row: &SqliteRow) -> Result<Fact, sqlx::Error> {
+    with_body(session, row, body_of_kind(row, 6, 5).map(|(body, _)| body))
+}
+
+fn with_body(
+    session: SessionId,
+    row: &SqliteRow,
+    body: Result<FactBody, Reason>,
+) -> Result<Fact, sqlx::Error> {
+    let seq = row.try_get::<i64, _>(0)?.unsigned_abs();
+    let turn: Option<&[u8]> = row.try_get(2)?;
+    let item_seq: Option<i64> = row.try_get(3)?;
     let (item_seq, body) = match body {
         Ok(body) => (item_seq, body),
         Err(reason) => {
@@ -138,13 +151,9 @@ fn warning(reason: &str, message: String) -> FactBody {
     FactBody::Warning(Warning { message, reason: reason.to_owned(), terminal: false, request_id: None })
 }
 
-/// The body of a transcript's fact, and how many bytes it takes. The column `kind` says what it is, which is several
+/// A body by its kind, and how many bytes it takes. The column `kind` says what it is, which is several
 /// times as fast as looking for the tag in the body.
-pub(super) fn transcript_body(
-    row: &SqliteRow,
-    kind: usize,
-    body: usize,
-) -> Result<(FactBody, usize), Reason> {
+pub(super) fn body_of_kind(row: &SqliteRow, kind: usize, body: usize) -> Result<(FactBody, usize), Reason> {
     let text = |column| row.try_get::<&str, _>(column).map_err(|error| error.to_string());
     let (kind, body) = (text(kind)?, text(body)?);
     fn inner<T: DeserializeOwned>(body: &str) -> Result<T, Reason> {
@@ -155,7 +164,12 @@ pub(super) fn transcript_body(
         "agent_text" => FactBody::AgentText(inner(body)?),
         "agent_thought" => FactBody::AgentThought(inner(body)?),
         "tool_call" => FactBody::ToolCall(inner(body)?),
+        "tool_output" => FactBody::ToolOutput(inner(body)?),
         "plan" => FactBody::Plan(inner(body)?),
+        "turn_diff" => FactBody::TurnDiff(inner(body)?),
+        "usage" => FactBody::Usage(inner(body)?),
+        "context_compaction" => FactBody::ContextCompaction(inner(body)?),
+        "turn_ended" => FactBody::TurnEnded(inner(body)?),
         _ => inner(body)?,
     };
     Ok((decoded, body.len()))

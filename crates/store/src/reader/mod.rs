@@ -3,6 +3,7 @@
 pub(crate) mod decode;
 mod facts;
 mod list;
+mod moment;
 mod search;
 mod session;
 mod transcript;
@@ -16,6 +17,7 @@ use sqlx::{Connection, Executor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use list::{Listed, PageCursor, SessionPage, SessionQuery, SortKey};
+pub use moment::{FactQuery, ItemQuery, ItemStart, Moment, TurnSpan};
 pub use search::{Found, SearchPage, SearchQuery};
 pub use session::{Receipt, SessionAt, TurnQuery};
 pub use transcript::{PageRequest, TranscriptError, TranscriptFacts};

@@ -148,7 +148,7 @@ impl Reader {
     }
 }
 
-async fn row(lease: &mut Lease, session: SessionId) -> Result<Option<SessionRow>, StoreError> {
+pub(super) async fn row(lease: &mut Lease, session: SessionId) -> Result<Option<SessionRow>, StoreError> {
     let sql = format!(
         "select {SESSION} from sessions s left join session_details d on d.session = s.id where s.id = ?1"
     );
@@ -158,7 +158,7 @@ async fn row(lease: &mut Lease, session: SessionId) -> Result<Option<SessionRow>
     decoded.map_err(|reason| StoreError::Unreadable { session, reason })
 }
 
-async fn newest(lease: &mut Lease, session: SessionId) -> Result<Option<TurnRow>, StoreError> {
+pub(super) async fn newest(lease: &mut Lease, session: SessionId) -> Result<Option<TurnRow>, StoreError> {
     let sql = format!(
         "select {TURN} from turns where session = ?1 and reverted = 0 order by first_seq desc limit 1"
     );
@@ -167,6 +167,6 @@ async fn newest(lease: &mut Lease, session: SessionId) -> Result<Option<TurnRow>
     row.as_ref().map(|row| decoded(session, row)).transpose()
 }
 
-fn decoded(session: SessionId, row: &SqliteRow) -> Result<TurnRow, StoreError> {
+pub(super) fn decoded(session: SessionId, row: &SqliteRow) -> Result<TurnRow, StoreError> {
     decode::turn(row).map_err(|reason| StoreError::Unreadable { session, reason })
 }

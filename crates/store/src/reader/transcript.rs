@@ -270,7 +270,7 @@ impl Page {
             self.at += 1;
             self.mark = self.facts.len();
         }
-        let body = decode::transcript_body(row, 4, 5);
+        let body = decode::body_of_kind(row, 4, 5);
         self.bytes += body.as_ref().map_or(0, |(_, bytes)| *bytes);
         let is_first = self.mark == 0;
         match body {

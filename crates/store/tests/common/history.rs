@@ -124,7 +124,8 @@ impl History {
                 } else {
                     (ActivityState::Idle, TurnStatus::Completed)
                 };
-                let ended = TurnEnded { status, stop_reason: None, failure: None, request_id: None };
+                let ended =
+                    TurnEnded { status, stop_reason: None, failure: None, request_id: None, tokens: None };
                 vec![(None, activity(session.revision, state)), (None, FactBody::TurnEnded(ended.into()))]
             }
             Step::Late(text) => {

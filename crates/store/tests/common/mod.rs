@@ -75,6 +75,7 @@ impl Session {
             stop_reason: Some("end_turn".into()),
             failure: None,
             request_id: None,
+            tokens: None,
         };
         let bodies = [activity(self.revision, ActivityState::Idle), FactBody::TurnEnded(ended.into())];
         let commit = self.commit(bodies);

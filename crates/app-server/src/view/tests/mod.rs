@@ -4,6 +4,6 @@ mod answers;
 mod client;
 mod conversions;
 mod lines;
-mod properties;
+pub(crate) mod properties;
 mod stories;
-mod world;
+pub(crate) mod world;

@@ -14,7 +14,7 @@ use crate::view::{Effects, Outgoing, ThreadView, convert, history};
 
 /// One thing that happens; numbers choose among what is possible at the time.
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Prompt(String),
     Say(String),
     Think(String),
@@ -44,7 +44,7 @@ enum Step {
     Revert(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let text = prop::sample::select(&["", "a", "b\n", "caé"][..]).prop_map(str::to_owned).boxed();
     let tool = 0..6_usize;
     prop_oneof![
@@ -92,7 +92,7 @@ const DECISIONS: [(Decision, Option<&str>); 5] = [
     (Decision::Answered, None),
 ];
 
-fn play(steps: &[Step]) -> World {
+pub(crate) fn play(steps: &[Step]) -> World {
     let mut world = World::new();
     let mut prose = String::new();
     for step in steps {

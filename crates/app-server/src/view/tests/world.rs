@@ -9,69 +9,72 @@ use signalbox_facts::{
     Location, McpTool, OptionKind, PendingInput, PermissionOption, PermissionResolved, Plan, PlanEntry,
     PlanStatus, Policy, PolicyChanged, Prompt, Provider, ResolvedBy, ResolverKind, Reverted, Seq,
     SessionCreated, SessionId, SessionRow, SessionSource, Signal, SignalBody, TitleChanged, TitleOrigin,
-    ToolCall, ToolOutcome, ToolOutput, ToolStatus, TurnContext, TurnDiff, TurnEnded, TurnId, TurnStatus,
-    Usage, Warning,
+    TokensAtEnd, ToolCall, ToolOutcome, ToolOutput, ToolStatus, TurnContext, TurnDiff, TurnEnded, TurnId,
+    TurnStatus, Usage, Warning,
 };
 use uuid::Uuid;
 
 /// What an engine releases.
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     Fact(Fact),
     Signal(Signal),
 }
 
 /// A session and all it has said so far.
 #[derive(Clone, Debug)]
-pub(super) struct World {
-    pub(super) events: Vec<Event>,
-    pub(super) activity: Activity,
-    pub(super) turn: Option<TurnId>,
+pub(crate) struct World {
+    pub(crate) events: Vec<Event>,
+    pub(crate) activity: Activity,
+    pub(crate) turn: Option<TurnId>,
     /// Turns that were not taken back, with the seq of their first fact.
-    pub(super) turns: Vec<(TurnId, Seq)>,
-    pub(super) tools: Vec<Tool>,
+    pub(crate) turns: Vec<(TurnId, Seq)>,
+    pub(crate) tools: Vec<Tool>,
     /// Items of which clients cannot know the whole truth before `item/completed`.
-    pub(super) diverged: BTreeSet<Seq>,
+    pub(crate) diverged: BTreeSet<Seq>,
     last_turn: Option<TurnId>,
     turn_count: u128,
     input_count: u64,
     text: Option<(bool, Seq)>,
     plan: Option<(Seq, String)>,
+    /// What the open turn has learned of tokens, and what is known of the session's.
+    news: bool,
+    tokens: TokensAtEnd,
     seq: Seq,
     at_ms: i64,
 }
 
 /// A tool call of the newest turn.
 #[derive(Clone, Debug)]
-pub(super) struct Tool {
-    pub(super) item: Seq,
-    pub(super) call: ToolCall,
-    pub(super) written: bool,
+pub(crate) struct Tool {
+    pub(crate) item: Seq,
+    pub(crate) call: ToolCall,
+    pub(crate) written: bool,
 }
 
-pub(super) fn session() -> SessionId {
+pub(crate) fn session() -> SessionId {
     SessionId(Uuid::from_u128(0x5e55))
 }
 
-pub(super) fn turn_id(n: u128) -> TurnId {
+pub(crate) fn turn_id(n: u128) -> TurnId {
     TurnId(Uuid::from_u128(0x7000 + n))
 }
 
-pub(super) fn input_id(n: u64) -> InputId {
+pub(crate) fn input_id(n: u64) -> InputId {
     InputId(Uuid::from_u128(0xa000 + u128::from(n)))
 }
 
-pub(super) fn option(id: &str, kind: OptionKind) -> PermissionOption {
+pub(crate) fn option(id: &str, kind: OptionKind) -> PermissionOption {
     PermissionOption { id: id.into(), label: id.into(), kind }
 }
 
-pub(super) fn entry(content: &str, status: PlanStatus) -> PlanEntry {
+pub(crate) fn entry(content: &str, status: PlanStatus) -> PlanEntry {
     PlanEntry { content: content.into(), priority: None, status }
 }
 
 impl World {
     /// A session that was just created.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut world = Self {
             events: Vec::new(),
             activity: Activity::default(),
@@ -84,6 +87,8 @@ impl World {
             input_count: 0,
             text: None,
             plan: None,
+            news: false,
+            tokens: TokensAtEnd::default(),
             seq: 0,
             at_ms: 1_000_000,
         };
@@ -107,12 +112,12 @@ impl World {
         world
     }
 
-    pub(super) fn facts(&self) -> Vec<Fact> {
+    pub(crate) fn facts(&self) -> Vec<Fact> {
         Self::facts_of(&self.events)
     }
 
     /// The facts among these events.
-    pub(super) fn facts_of(events: &[Event]) -> Vec<Fact> {
+    pub(crate) fn facts_of(events: &[Event]) -> Vec<Fact> {
         let fact = |event: &Event| match event {
             Event::Fact(fact) => Some(fact.clone()),
             Event::Signal(_) => None,
@@ -121,7 +126,7 @@ impl World {
     }
 
     /// The session's row after these events.
-    pub(super) fn row(events: &[Event]) -> SessionRow {
+    pub(crate) fn row(events: &[Event]) -> SessionRow {
         let mut facts = events.iter().filter_map(|event| match event {
             Event::Fact(fact) => Some(fact),
             Event::Signal(_) => None,
@@ -133,7 +138,10 @@ impl World {
 
     fn fact(&mut self, item: Option<Seq>, body: FactBody) -> Seq {
         self.seq += 1;
-        self.at_ms += 10;
+        // The end of a turn is one commit, and a commit is one moment.
+        if !matches!(body, FactBody::TurnEnded(_)) {
+            self.at_ms += 10;
+        }
         self.events.push(Event::Fact(Fact {
             session: session(),
             turn: self.turn.or(self.last_turn),
@@ -152,7 +160,7 @@ impl World {
         self.fact(Some(self.seq + 1), body)
     }
 
-    pub(super) fn signal(&mut self, body: SignalBody) -> &mut Self {
+    pub(crate) fn signal(&mut self, body: SignalBody) -> &mut Self {
         let turn = self.turn;
         self.events.push(Event::Signal(Signal {
             session: session(),
@@ -174,7 +182,7 @@ impl World {
     // ---- Turns ----
 
     /// Opens a turn, or steers the open one.
-    pub(super) fn prompt(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn prompt(&mut self, text: &str) -> &mut Self {
         let mut prompt = Prompt {
             blocks: vec![DocBlock::text(text)],
             text: text.into(),
@@ -201,7 +209,7 @@ impl World {
     }
 
     /// The agent has answered the prompt.
-    pub(super) fn ends(&mut self, status: TurnStatus) -> &mut Self {
+    pub(crate) fn ends(&mut self, status: TurnStatus) -> &mut Self {
         let outcome = match status {
             TurnStatus::Interrupted => ToolOutcome::Interrupted,
             TurnStatus::Failed => ToolOutcome::AgentGone,
@@ -217,7 +225,7 @@ impl World {
     }
 
     /// The server stopped in mid-turn and has come back.
-    pub(super) fn restarts(&mut self) -> &mut Self {
+    pub(crate) fn restarts(&mut self) -> &mut Self {
         let failure = Failure {
             reason: "server_restarted".into(),
             message: "signalbox stopped before the turn finished.".into(),
@@ -258,7 +266,13 @@ impl World {
             None => activity::finish(&self.activity, turn),
         };
         self.act(next);
-        let ended = TurnEnded { status, stop_reason: None, failure, request_id: None };
+        let ended = TurnEnded {
+            status,
+            stop_reason: None,
+            failure,
+            request_id: None,
+            tokens: std::mem::take(&mut self.news).then_some(self.tokens),
+        };
         self.fact(None, FactBody::TurnEnded(Box::new(ended)));
         self.turn = None;
         self.text = None;
@@ -267,7 +281,7 @@ impl World {
     }
 
     /// Takes back this turn and all after it.
-    pub(super) fn reverts(&mut self, place: usize) -> &mut Self {
+    pub(crate) fn reverts(&mut self, place: usize) -> &mut Self {
         if self.turn.is_some() || place >= self.turns.len() {
             return self;
         }
@@ -279,11 +293,11 @@ impl World {
 
     // ---- Texts and plans ----
 
-    pub(super) fn says(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn says(&mut self, text: &str) -> &mut Self {
         self.chunk(false, text)
     }
 
-    pub(super) fn thinks(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn thinks(&mut self, text: &str) -> &mut Self {
         self.chunk(true, text)
     }
 
@@ -303,14 +317,14 @@ impl World {
     }
 
     /// What comes after a turn's end comes in commits of its own.
-    pub(super) fn breaks(&mut self) -> &mut Self {
+    pub(crate) fn breaks(&mut self) -> &mut Self {
         if self.turn.is_none() {
             self.text = None;
         }
         self
     }
 
-    pub(super) fn plans(&mut self, entries: Vec<PlanEntry>, markdown: Option<&str>) -> &mut Self {
+    pub(crate) fn plans(&mut self, entries: Vec<PlanEntry>, markdown: Option<&str>) -> &mut Self {
         if self.last_turn.is_none() || entries.is_empty() && markdown.is_none() {
             return self;
         }
@@ -335,12 +349,12 @@ impl World {
         self
     }
 
-    pub(super) fn compacts(&mut self, id: &str, status: CompactionStatus) -> Option<Seq> {
+    pub(crate) fn compacts(&mut self, id: &str, status: CompactionStatus) -> Option<Seq> {
         self.last_turn?;
         Some(self.start(FactBody::ContextCompaction(ContextCompaction { id: id.into(), status })))
     }
 
-    pub(super) fn compacted(&mut self, item: Seq, id: &str, status: CompactionStatus) -> &mut Self {
+    pub(crate) fn compacted(&mut self, item: Seq, id: &str, status: CompactionStatus) -> &mut Self {
         self.fact(Some(item), FactBody::ContextCompaction(ContextCompaction { id: id.into(), status }));
         self
     }
@@ -348,7 +362,7 @@ impl World {
     // ---- Tools ----
 
     /// Announces a call; gives its place among the turn's tools.
-    pub(super) fn calls(&mut self, title: &str, kind: &str, status: ToolStatus) -> Option<usize> {
+    pub(crate) fn calls(&mut self, title: &str, kind: &str, status: ToolStatus) -> Option<usize> {
         self.last_turn?;
         let mcp = (kind == "mcp").then(|| McpTool { server: "docs".into(), tool: "search".into() });
         let item = match kind {
@@ -386,7 +400,7 @@ impl World {
     }
 
     /// The call is in the state that `change` leads to.
-    pub(super) fn updates(&mut self, place: usize, change: impl FnOnce(&mut ToolCall)) -> &mut Self {
+    pub(crate) fn updates(&mut self, place: usize, change: impl FnOnce(&mut ToolCall)) -> &mut Self {
         let Some(tool) = self.tools.get_mut(place) else { return self };
         let was_final = tool.call.status.is_final();
         change(&mut tool.call);
@@ -407,15 +421,15 @@ impl World {
         self.fact(Some(item), FactBody::ToolCall(Box::new(call)));
     }
 
-    pub(super) fn closes(&mut self, place: usize, status: ToolStatus) -> &mut Self {
+    pub(crate) fn closes(&mut self, place: usize, status: ToolStatus) -> &mut Self {
         self.updates(place, |call| call.status = status)
     }
 
-    pub(super) fn edits(&mut self, place: usize, diffs: Vec<FileDiff>) -> &mut Self {
+    pub(crate) fn edits(&mut self, place: usize, diffs: Vec<FileDiff>) -> &mut Self {
         self.updates(place, |call| call.diffs = Some(diffs))
     }
 
-    pub(super) fn writes(&mut self, place: usize, text: &str, replace: bool) -> &mut Self {
+    pub(crate) fn writes(&mut self, place: usize, text: &str, replace: bool) -> &mut Self {
         let Some(tool) = self.tools.get_mut(place) else { return self };
         let is_open = !tool.call.status.is_final();
         if replace && tool.written || !is_open && self.turn.is_some() {
@@ -431,7 +445,7 @@ impl World {
     // ---- Approvals ----
 
     /// The agent asks whether it may go on with a call.
-    pub(super) fn asks(&mut self, place: usize) -> &mut Self {
+    pub(crate) fn asks(&mut self, place: usize) -> &mut Self {
         let Some(tool) = self.tools.get(place).filter(|tool| !tool.call.status.is_final()) else {
             return self;
         };
@@ -459,7 +473,7 @@ impl World {
     }
 
     /// The agent asks the user something.
-    pub(super) fn questions(&mut self) -> &mut Self {
+    pub(crate) fn questions(&mut self) -> &mut Self {
         let field = FormField {
             key: "name".into(),
             kind: FieldKind::Text,
@@ -498,7 +512,7 @@ impl World {
     }
 
     /// Somebody answers the approval at this place of what waits.
-    pub(super) fn answers(&mut self, place: usize, decision: Decision, option: Option<&str>) -> &mut Self {
+    pub(crate) fn answers(&mut self, place: usize, decision: Decision, option: Option<&str>) -> &mut Self {
         let Some(input) = self.activity.pending().get(place).cloned() else { return self };
         self.act(activity::resolve(&self.activity, input.id));
         self.resolution(&input, decision, option, ResolverKind::Client);
@@ -535,7 +549,7 @@ impl World {
     }
 
     /// The policy decides about a call without asking.
-    pub(super) fn decides(&mut self, place: usize) -> &mut Self {
+    pub(crate) fn decides(&mut self, place: usize) -> &mut Self {
         let Some(tool) = self.tools.get(place).filter(|_| self.turn.is_some()) else { return self };
         let item = tool.item;
         let resolved = PermissionResolved {
@@ -555,26 +569,28 @@ impl World {
 
     // ---- The rest ----
 
-    pub(super) fn changes(&mut self, diff: &str) -> &mut Self {
+    pub(crate) fn changes(&mut self, diff: &str) -> &mut Self {
         self.fact(None, FactBody::TurnDiff(TurnDiff { diff: diff.into(), truncated: false, partial: false }));
         self
     }
 
-    pub(super) fn uses(&mut self, tokens: u64) -> &mut Self {
+    pub(crate) fn uses(&mut self, tokens: u64) -> &mut Self {
         let usage = Usage { input_tokens: tokens, last_total_tokens: tokens, ..Usage::default() };
+        self.tokens.usage = Some(usage);
+        self.news |= self.turn.is_some();
         self.fact(None, FactBody::Usage(usage));
         self
     }
 
-    pub(super) fn fills(&mut self, used_tokens: u64) -> &mut Self {
-        self.signal(SignalBody::ContextWindow(ContextWindow {
-            used_tokens,
-            size_tokens: 1000,
-            cost_usd: None,
-        }))
+    pub(crate) fn fills(&mut self, used_tokens: u64) -> &mut Self {
+        let window = ContextWindow { used_tokens, size_tokens: 1000, cost_usd: None };
+        // The engine tells no window twice.
+        self.news |= self.turn.is_some() && self.tokens.window != Some(window);
+        self.tokens.window = Some(window);
+        self.signal(SignalBody::ContextWindow(window))
     }
 
-    pub(super) fn warns(&mut self, message: &str, terminal: bool) -> &mut Self {
+    pub(crate) fn warns(&mut self, message: &str, terminal: bool) -> &mut Self {
         let warning = Warning {
             message: message.into(),
             reason: "agent_failed".into(),
@@ -585,7 +601,7 @@ impl World {
         self
     }
 
-    pub(super) fn titled(&mut self, title: &str) -> &mut Self {
+    pub(crate) fn titled(&mut self, title: &str) -> &mut Self {
         self.fact(
             None,
             FactBody::TitleChanged(TitleChanged { title: title.into(), origin: TitleOrigin::Manual }),
@@ -593,18 +609,18 @@ impl World {
         self
     }
 
-    pub(super) fn policy(&mut self, policy: Policy) -> &mut Self {
+    pub(crate) fn policy(&mut self, policy: Policy) -> &mut Self {
         self.fact(None, FactBody::PolicyChanged(PolicyChanged { policy, request_id: None }));
         self
     }
 
-    pub(super) fn archived(&mut self, archived: bool) -> &mut Self {
+    pub(crate) fn archived(&mut self, archived: bool) -> &mut Self {
         self.fact(None, FactBody::Archived { archived });
         self
     }
 
     /// Ids by their numbers, for reading.
-    pub(super) fn names() -> BTreeMap<String, String> {
+    pub(crate) fn names() -> BTreeMap<String, String> {
         let turns = (1..10).map(|n| (turn_id(n).to_string(), format!("t{n}")));
         let inputs = (1..10).map(|n| (input_id(n).to_string(), format!("a{n}")));
         turns.chain(inputs).chain([(session().to_string(), "s".to_owned())]).collect()
