@@ -176,6 +176,7 @@ pub(crate) fn origin(ctx: &Ctx<AppServer>) -> signalbox_engine::Origin {
         resolver: None,
         env: None,
         traceparent: ctx.trace().map(|trace| trace.traceparent.clone()),
+        tracestate: ctx.trace().and_then(|trace| trace.tracestate.clone()),
     }
 }
 

@@ -51,6 +51,9 @@ impl From<Error> for RpcError {
 fn member(field: &'static str) -> &'static str {
     match field {
         "client_message_id" => "clientUserMessageId",
+        "parent_turn" => "parentTurnId",
+        "root_turn" => "rootTurnId",
+        "use_worktree" => "worktree",
         "doc" => "input",
         "option_id" => "optionId",
         "order" => "queuedSubmissionIds",

@@ -8,10 +8,11 @@ use signalbox_protocol::ops;
 /// Policy, from the wire.
 #[must_use]
 pub fn policy_in(policy: ops::Policy) -> facts::Policy {
-    facts::Policy { mode: mode_in(policy.mode), sandbox: sandbox_in(policy.sandbox) }
+    let mode = if policy.never_ask { facts::Mode::NeverAsk } else { mode_in(policy.mode) };
+    facts::Policy { mode, sandbox: sandbox_in(policy.sandbox) }
 }
 
-/// Policy, to the wire.
+/// Policy, to the wire. Op/Event has no word for asking nobody, so that is told beside the mode that comes nearest.
 #[must_use]
 pub fn policy_out(policy: facts::Policy) -> ops::Policy {
     ops::Policy {
@@ -19,12 +20,15 @@ pub fn policy_out(policy: facts::Policy) -> ops::Policy {
             facts::Mode::Ask => ops::PermissionMode::Ask,
             facts::Mode::AcceptEdits => ops::PermissionMode::AcceptEdits,
             facts::Mode::Yolo => ops::PermissionMode::Yolo,
+            facts::Mode::NeverAsk if policy.lets_agents_loose() => ops::PermissionMode::Yolo,
+            facts::Mode::NeverAsk => ops::PermissionMode::AcceptEdits,
         },
         sandbox: match policy.sandbox {
             facts::Sandbox::ReadOnly => ops::SandboxLevel::ReadOnly,
             facts::Sandbox::WorkspaceWrite => ops::SandboxLevel::WorkspaceWrite,
             facts::Sandbox::DangerFullAccess => ops::SandboxLevel::DangerFullAccess,
         },
+        never_ask: policy.mode == facts::Mode::NeverAsk,
     }
 }
 
@@ -51,10 +55,7 @@ pub fn sandbox_in(sandbox: ops::SandboxLevel) -> facts::Sandbox {
 /// A change of either axis over the policy in force.
 #[must_use]
 pub fn policy_patch_in(patch: ops::PolicyPatch, now: facts::Policy) -> facts::Policy {
-    facts::Policy {
-        mode: patch.mode.map_or(now.mode, mode_in),
-        sandbox: patch.sandbox.map_or(now.sandbox, sandbox_in),
-    }
+    policy_in(patch.over(policy_out(now)))
 }
 
 /// A prompt's blocks, from the wire.
@@ -356,6 +357,7 @@ pub fn snapshot_out(row: &facts::SessionRow) -> ops::SessionSnapshot {
         worktree_discarded: row.worktree_discarded,
         permission_mode: policy.mode,
         sandbox_policy: policy.sandbox,
+        never_ask: policy.never_ask,
         rules: row.rules.iter().map(rule_out).collect(),
         acp_session_id: row.agent_session.clone(),
         forked_from: row.forked_from.map(|session| session.to_string()),
@@ -394,6 +396,7 @@ pub fn unreadable_out(id: facts::SessionId, reason: &str) -> ops::SessionSnapsho
         worktree_discarded: false,
         permission_mode: policy.mode,
         sandbox_policy: policy.sandbox,
+        never_ask: policy.never_ask,
         rules: Vec::new(),
         acp_session_id: None,
         forked_from: None,

@@ -404,7 +404,7 @@ impl Engine {
                 "an ephemeral thread leaves nothing behind that would know its worktree; start a thread \
                            that is stored, or leave the worktree out"
                     .to_owned();
-            return Err(OpError::InvalidParams { path: "worktree", message });
+            return Err(OpError::InvalidParams { path: "use_worktree", message });
         }
         let place = Place::prepare(&self.core, session, &new, cwd).await?;
         let policy = new.initial_policy.map_or_else(Policy::default, convert::policy_in);

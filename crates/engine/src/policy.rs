@@ -17,6 +17,8 @@ pub struct Subject<'a> {
     pub locations: &'a [Location],
     /// The session's cwd and additional roots.
     pub roots: &'a [PathBuf],
+    /// The agent confines the commands that it runs.
+    pub confined: bool,
 }
 
 /// What to do with a request.
@@ -41,6 +43,8 @@ pub enum Rule {
     SessionRule,
     /// The permission mode.
     Mode,
+    /// The permission mode that asks nobody.
+    NeverAsk,
 }
 
 impl Rule {
@@ -52,6 +56,7 @@ impl Rule {
             Self::Unclear => "unclear",
             Self::SessionRule => "session_rule",
             Self::Mode => "mode",
+            Self::NeverAsk => "never_ask",
         }
     }
 }
@@ -85,7 +90,8 @@ pub fn decide(policy: Policy, subject: Subject<'_>, rules: &[SessionRule]) -> Ve
     }
     let far = class == Class::Edits && !inside(subject.locations, subject.roots);
     if !full_access && (class == Class::Unclear || far) {
-        let never_asked = policy.mode == Mode::Yolo || policy.sandbox == Sandbox::ReadOnly;
+        let never_asked =
+            matches!(policy.mode, Mode::Yolo | Mode::NeverAsk) || policy.sandbox == Sandbox::ReadOnly;
         return if never_asked { Verdict::Reject(Rule::Unclear) } else { Verdict::Ask(Rule::Unclear) };
     }
     if rules.iter().any(|rule| covers(rule, class, subject)) {
@@ -96,6 +102,22 @@ pub fn decide(policy: Policy, subject: Subject<'_>, rules: &[SessionRule]) -> Ve
         // Under full access an edit outside the roots is still only an edit.
         Mode::AcceptEdits if class == Class::Edits => Verdict::Allow(Rule::Mode),
         Mode::AcceptEdits | Mode::Ask => Verdict::Ask(Rule::Mode),
+        Mode::NeverAsk if full_access || class != Class::Executes || subject.confined => {
+            Verdict::Allow(Rule::NeverAsk)
+        }
+        Mode::NeverAsk => Verdict::Reject(Rule::NeverAsk),
+    }
+}
+
+/// The verdict where these options are offered. What nothing allows once is asked, or rejected where nobody is asked.
+#[must_use]
+pub fn with_options(verdict: Verdict, policy: Policy, options: &[PermissionOption]) -> Verdict {
+    match verdict {
+        Verdict::Allow(rule) if allowing(options).is_none() => match policy.mode {
+            Mode::NeverAsk => Verdict::Reject(Rule::NeverAsk),
+            Mode::Ask | Mode::AcceptEdits | Mode::Yolo => Verdict::Ask(rule),
+        },
+        verdict => verdict,
     }
 }
 
@@ -171,8 +193,12 @@ mod tests {
         Some(""),
         None,
     ];
-    const MODES: [Mode; 3] = [Mode::Ask, Mode::AcceptEdits, Mode::Yolo];
+    const MODES: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::Yolo, Mode::NeverAsk];
     const SANDBOXES: [Sandbox; 3] = [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::DangerFullAccess];
+
+    fn subject<'a>(kind: Option<&'a str>, locations: &'a [Location], roots: &'a [PathBuf]) -> Subject<'a> {
+        Subject { kind, command: Some("ls"), locations, roots, confined: false }
+    }
 
     fn at(path: &str) -> Vec<Location> {
         vec![Location { path: path.into(), line: None }]
@@ -180,7 +206,7 @@ mod tests {
 
     fn verdict(mode: Mode, sandbox: Sandbox, kind: Option<&str>, locations: &[Location]) -> Verdict {
         let roots = [PathBuf::from("/repo")];
-        decide(Policy { mode, sandbox }, Subject { kind, command: Some("ls"), locations, roots: &roots }, &[])
+        decide(Policy { mode, sandbox }, subject(kind, locations, &roots), &[])
     }
 
     #[test]
@@ -191,10 +217,9 @@ mod tests {
             [SessionRule::Command { command: "ls".into() }, SessionRule::Edits { root: "/repo".into() }];
         for mode in MODES {
             for kind in ["edit", "delete", "move", "execute"] {
-                let subject =
-                    Subject { kind: Some(kind), command: Some("ls"), locations: &locations, roots: &roots };
                 let policy = Policy { mode, sandbox: Sandbox::ReadOnly };
-                assert_eq!(decide(policy, subject, &rules), Verdict::Reject(Rule::Ceiling), "{kind}");
+                let verdict = decide(policy, subject(Some(kind), &locations, &roots), &rules);
+                assert_eq!(verdict, Verdict::Reject(Rule::Ceiling), "{kind}");
             }
         }
     }
@@ -222,7 +247,13 @@ mod tests {
     }
 
     /// The four rules, one after the other, in the words of the documentation.
-    fn tabulated(mode: Mode, sandbox: Sandbox, kind: Option<&str>, near: bool, rule: &str) -> Verdict {
+    fn tabulated(
+        (mode, sandbox): (Mode, Sandbox),
+        kind: Option<&str>,
+        near: bool,
+        rule: &str,
+        confined: bool,
+    ) -> Verdict {
         let reads = matches!(kind, Some("read" | "search" | "fetch" | "think"));
         let edits = matches!(kind, Some("edit" | "delete" | "move"));
         let executes = kind == Some("execute");
@@ -232,7 +263,7 @@ mod tests {
         }
         // 2. Unclear or far.
         if sandbox != Sandbox::DangerFullAccess && (!(reads || edits || executes) || (edits && !near)) {
-            let nobody_asked = mode == Mode::Yolo || sandbox == Sandbox::ReadOnly;
+            let nobody_asked = [Mode::Yolo, Mode::NeverAsk].contains(&mode) || sandbox == Sandbox::ReadOnly;
             return if nobody_asked { Verdict::Reject(Rule::Unclear) } else { Verdict::Ask(Rule::Unclear) };
         }
         // 3. What was allowed for the session.
@@ -246,6 +277,10 @@ mod tests {
             Mode::Yolo => Verdict::Allow(Rule::Mode),
             Mode::AcceptEdits if edits => Verdict::Allow(Rule::Mode),
             Mode::AcceptEdits | Mode::Ask => Verdict::Ask(Rule::Mode),
+            Mode::NeverAsk if executes && sandbox != Sandbox::DangerFullAccess && !confined => {
+                Verdict::Reject(Rule::NeverAsk)
+            }
+            Mode::NeverAsk => Verdict::Allow(Rule::NeverAsk),
         }
     }
 
@@ -264,21 +299,23 @@ mod tests {
                             // A rule for `/` covers what lies outside the roots; only full access lets it count there.
                             let far_rule = sandbox == Sandbox::DangerFullAccess
                                 && ["outside", "partly inside"].contains(&place);
-                            let subject =
-                                Subject { kind, command: Some("ls"), locations: &locations, roots: &roots };
-                            let got = decide(Policy { mode, sandbox }, subject, rules);
-                            let expected = tabulated(mode, sandbox, kind, near || far_rule, rule);
-                            assert_eq!(
-                                got, expected,
-                                "{mode:?} {sandbox:?} {kind:?} {place}, {rule} remembered"
-                            );
-                            rows += 1;
+                            for confined in [false, true] {
+                                let subject = Subject { confined, ..subject(kind, &locations, &roots) };
+                                let got = decide(Policy { mode, sandbox }, subject, rules);
+                                let near = near || far_rule;
+                                let expected = tabulated((mode, sandbox), kind, near, rule, confined);
+                                assert_eq!(
+                                    got, expected,
+                                    "{mode:?} {sandbox:?} {kind:?} {place}, {rule} remembered, {confined}"
+                                );
+                                rows += 1;
+                            }
                         }
                     }
                 }
             }
         }
-        assert_eq!(rows, 3 * 3 * 13 * 5 * 6);
+        assert_eq!(rows, 4 * 3 * 13 * 5 * 6 * 2);
     }
 
     proptest! {
@@ -293,18 +330,18 @@ mod tests {
         ) {
             let roots = [PathBuf::from("/repo"), PathBuf::from("/")];
             let locations: Vec<_> = paths.iter().flat_map(|path| at(path)).collect();
-            let subject = |kind| Subject { kind, command: Some("ls"), locations: &locations, roots: &roots };
+            let of = |kind| subject(kind, &locations, &roots);
             // Each was allowed for the session, whatever the policy then said of it.
-            let rules: Vec<_> = kinds.iter().filter_map(|kind| rule_to_keep(subject(*kind))).collect();
+            let rules: Vec<_> = kinds.iter().filter_map(|kind| rule_to_keep(of(*kind))).collect();
             for kind in KINDS {
-                let before = decide(Policy { mode: modes.0, sandbox: high }, subject(kind), &rules);
-                let lowered = decide(Policy { mode: modes.1, sandbox: Sandbox::ReadOnly }, subject(kind), &rules);
+                let before = decide(Policy { mode: modes.0, sandbox: high }, of(kind), &rules);
+                let lowered = decide(Policy { mode: modes.1, sandbox: Sandbox::ReadOnly }, of(kind), &rules);
                 if !matches!(kind, Some("read" | "search" | "fetch" | "think")) {
                     prop_assert!(matches!(lowered, Verdict::Reject(_)), "{:?} after {:?}: {:?}", kind, before, lowered);
                 }
                 // And what lies far away or is unclear is not allowed below full access, whatever is remembered.
                 let outside = [PathBuf::from("/repo")];
-                let far = Subject { roots: &outside, ..subject(kind) };
+                let far = Subject { roots: &outside, ..of(kind) };
                 let middle = decide(Policy { mode: modes.1, sandbox: Sandbox::WorkspaceWrite }, far, &rules);
                 let unclear = class(kind) == Class::Unclear
                     || class(kind) == Class::Edits && !inside(&locations, &outside);
@@ -318,8 +355,7 @@ mod tests {
         let roots = [PathBuf::from("/repo")];
         let rules = [SessionRule::Command { command: "cargo test".into() }];
         let ask = |command| {
-            let subject =
-                Subject { kind: Some("execute"), command: Some(command), locations: &[], roots: &roots };
+            let subject = Subject { command: Some(command), ..subject(Some("execute"), &[], &roots) };
             decide(Policy::default(), subject, &rules)
         };
         assert_eq!(ask("cargo test"), Verdict::Allow(Rule::SessionRule));
@@ -332,6 +368,22 @@ mod tests {
             verdict(Mode::AcceptEdits, Sandbox::WorkspaceWrite, Some("edit"), &at("/repo/../etc/passwd")),
             Verdict::Ask(Rule::Unclear)
         );
+    }
+
+    #[test]
+    fn nobody_is_asked_who_does_not_want_to_be() {
+        let roots = [PathBuf::from("/repo")];
+        for sandbox in SANDBOXES {
+            for kind in KINDS {
+                let policy = Policy { mode: Mode::NeverAsk, sandbox };
+                let verdict = decide(policy, subject(kind, &at("/repo/a"), &roots), &[]);
+                assert!(!matches!(verdict, Verdict::Ask(_)), "{sandbox:?} {kind:?}: {verdict:?}");
+                let always =
+                    PermissionOption { id: "a".into(), label: "a".into(), kind: OptionKind::AllowAlways };
+                let verdict = with_options(verdict, policy, &[always]);
+                assert!(matches!(verdict, Verdict::Reject(_)), "an always is never chosen for the user");
+            }
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Origin {
     pub env: Option<Arc<BTreeMap<String, String>>>,
     /// W3C `traceparent` of the request.
     pub traceparent: Option<String>,
+    /// W3C `tracestate` of the request.
+    pub tracestate: Option<String>,
 }
 
 impl Origin {

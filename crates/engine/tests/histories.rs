@@ -481,7 +481,8 @@ async fn settings_of_a_steer_hold_like_all_others() {
     session.hears("00000005").await;
     let mut input = session.input("run echo hi");
     input.settings.effort = Some("high".into());
-    input.settings.policy = Some(ops::PolicyPatch { mode: Some(ops::PermissionMode::Yolo), sandbox: None });
+    input.settings.policy =
+        Some(ops::PolicyPatch { mode: Some(ops::PermissionMode::Yolo), ..ops::PolicyPatch::default() });
     assert!(matches!(session.submit(Op::TurnInput(input)).await, Ok(Accepted::Steered { .. })));
     let seen = story(&session.until_end().await);
     assert!(seen.contains("resolved Accept by Policy (mode)"), "{seen}");

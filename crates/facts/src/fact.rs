@@ -560,6 +560,12 @@ pub struct QueuedPrompt {
     /// The turn that the chain of causes began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_turn: Option<TurnId>,
+    /// W3C `traceparent` of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// W3C `tracestate` of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// A discarded checkout.

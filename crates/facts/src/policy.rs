@@ -13,6 +13,9 @@ pub enum Mode {
     AcceptEdits,
     /// Everything inside the ceiling is allowed.
     Yolo,
+    /// Nobody is asked anything: reading and edits inside the roots are allowed, commands only where nothing is to be
+    /// protected or the agent confines them itself, and everything else is rejected.
+    NeverAsk,
 }
 
 /// The ceiling of tool kinds. This is mediation of what agents ask for, not containment by the operating system.
@@ -35,4 +38,12 @@ pub struct Policy {
     pub mode: Mode,
     /// What may be allowed at all.
     pub sandbox: Sandbox,
+}
+
+impl Policy {
+    /// Whether nothing that an agent may ask for would be asked or rejected, so that it need not ask at all.
+    #[must_use]
+    pub fn lets_agents_loose(self) -> bool {
+        self.mode == Mode::Yolo || (self.mode == Mode::NeverAsk && self.sandbox == Sandbox::DangerFullAccess)
+    }
 }

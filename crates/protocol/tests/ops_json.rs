@@ -248,9 +248,13 @@ fn a_session_is_written_with_every_key() {
 
 #[test]
 fn a_policy_patch_changes_only_what_it_names() {
-    let current = Policy { mode: PermissionMode::AcceptEdits, sandbox: SandboxLevel::ReadOnly };
+    let current =
+        Policy { mode: PermissionMode::AcceptEdits, sandbox: SandboxLevel::ReadOnly, never_ask: false };
     assert_eq!(PolicyPatch::default().over(current), current);
     let patch: PolicyPatch = serde_json::from_str(r#"{"mode":"yolo"}"#).unwrap();
-    assert_eq!(patch.over(current), Policy { mode: PermissionMode::Yolo, sandbox: SandboxLevel::ReadOnly });
+    assert_eq!(
+        patch.over(current),
+        Policy { mode: PermissionMode::Yolo, sandbox: SandboxLevel::ReadOnly, never_ask: false }
+    );
     assert_eq!(PolicyPatch::from(current).over(Policy::default()), current);
 }

@@ -73,6 +73,17 @@ impl Place {
         }
     }
 
+    /// Where another connection finds it, for reading only.
+    pub(crate) fn uri(&self) -> String {
+        let (name, how) = match self {
+            // Named, because it is not the way of a connection in memory.
+            Self::File(path) => (path.to_string_lossy(), "mode=ro&vfs=unix"),
+            Self::Memory(name) => (name.into(), "mode=ro&vfs=memdb"),
+        };
+        let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        format!("file:{name}?{how}")
+    }
+
     /// The write-ahead log beside the file.
     pub(crate) fn wal(&self) -> Option<PathBuf> {
         let Self::File(path) = self else { return None };

@@ -42,8 +42,6 @@ pub(crate) struct Hub {
     born: u64,
     /// The newest fact that was shown.
     seq: AtomicU64,
-    /// The client that set the policy does not want to be asked: what would be asked is rejected.
-    never_ask: AtomicBool,
     /// Somebody was told that finer limits of the sandbox are not enforced.
     told_limits: AtomicBool,
     /// Cancelled when its task has told all that it had to tell.
@@ -152,7 +150,6 @@ pub(crate) fn new(hubs: Hubs, stream: SessionStream) -> (Arc<Hub>, Task) {
         telling: Mutex::default(),
         born: hubs.next_place(),
         seq: AtomicU64::new(stream.row.last_seq),
-        never_ask: AtomicBool::new(false),
         told_limits: AtomicBool::new(false),
         ended: CancellationToken::new(),
     });
@@ -166,14 +163,6 @@ impl Hub {
 
     pub(crate) fn seq(&self) -> Seq {
         self.seq.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn never_ask(&self) -> bool {
-        self.never_ask.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_never_ask(&self, never: bool) {
-        self.never_ask.store(never, Ordering::Relaxed);
     }
 
     /// Whether it is now to be told that finer limits are not enforced: true once.

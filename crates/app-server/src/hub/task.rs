@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::frames::{self, Cursor};
 use super::{Command, Hub, Joined, Snapshot, TurnBounds, Wants};
-use crate::approvals::{self, Open};
+use crate::approvals::Open;
 use crate::connection::{Delivery, Subscriber};
 use crate::errors::Error;
 use crate::hubs::Hubs;
@@ -273,13 +273,6 @@ impl Task {
     fn ask(&self, request: &ServerRequest) {
         let Some(open) = self.open(request.approval_id()) else { return };
         let Some(ask) = written(open.asked(request)) else { return };
-        if self.hub.never_ask() {
-            let hubs = self.hubs.clone();
-            self.hubs.spawn(async move {
-                approvals::reject(&hubs, &open, ResolverKind::Policy, Some("approvalPolicy never")).await;
-            });
-            return;
-        }
         for subscriber in self.hub.subscribers.lock().iter().filter(|subscriber| subscriber.can_answer()) {
             self.deliver_to(subscriber, Delivery::Ask(ask.clone()));
         }
@@ -404,7 +397,7 @@ impl Task {
         let _order = self.hub.telling.lock();
         for effect in told {
             let delivery = match &effect {
-                Outgoing::ServerRequest(request) if subscriber.can_answer() && !self.hub.never_ask() => {
+                Outgoing::ServerRequest(request) if subscriber.can_answer() => {
                     self.open(request.approval_id()).and_then(|open| open.ask()).map(Delivery::Ask)
                 }
                 Outgoing::Notification(notification) => {

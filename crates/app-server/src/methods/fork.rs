@@ -44,13 +44,12 @@ async fn fork(ctx: Ctx<AppServer>, params: ThreadForkParams) -> Result<ThreadFor
     };
     let change = wishes.change(&forked).await?;
     let warnings = unused(&params);
-    let op = fork_op(&ctx, params, change.patch);
+    let op = fork_op(&ctx, params, change);
     let context = match app.engine().submit_as(op, origin(&ctx), Some(session)).await? {
         Accepted::Forked { context, .. } => fork_context_out(context),
         other => return Err(RpcError::internal(format!("the core answered a fork with {other:?}")).into()),
     };
     let hub = app.hub(session).await?;
-    hub.set_never_ask(change.never_ask.unwrap_or_else(|| forked.never_ask()));
     let mut snapshot = join_or_read(&ctx, &hub, Wants::Forked).await?;
     let newest = match exclude_turns {
         true => Newest::default(),

@@ -1,6 +1,6 @@
 //! Raw Ops.
 
-use signalbox_engine::{OpError, Reply, Submission};
+use signalbox_engine::{Accepted, OpError, Reply, Submission};
 use signalbox_facts::{SessionId, SubmissionId};
 use signalbox_protocol::app::{OpSubmitParams, OpSubmitResult, method};
 use signalbox_protocol::ops::Op;
@@ -39,6 +39,9 @@ async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitR
     let submission = Submission { id, op, origin: origin(&ctx), session: new, interrupt: false, reply };
     ctx.app().engine().dispatch(submission).await;
     let decided = decision.await.unwrap_or(Err(OpError::ShuttingDown));
-    decided.map_err(|error| errors::of_raw_op(&error))?;
-    Ok(OpSubmitResult { submission_id: id.to_string() })
+    let repeated_turn_id = match decided.map_err(|error| errors::of_raw_op(&error))? {
+        Accepted::Repeated { turn } => Some(turn.to_string()),
+        _ => None,
+    };
+    Ok(OpSubmitResult { submission_id: id.to_string(), repeated_turn_id })
 }

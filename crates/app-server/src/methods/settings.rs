@@ -64,20 +64,18 @@ async fn update(ctx: Ctx<AppServer>, params: ThreadSettingsUpdateParams) -> Resu
         profile: params.permissions,
         policy: params.policy,
     };
-    let change = wishes.change(&hub).await?;
     let settings = SettingsPatch {
         cwd: directory(ctx.app(), params.cwd.as_deref()),
         roots: params.runtime_workspace_roots,
         model: params.model,
         effort: params.effort,
-        policy: change.patch,
+        policy: wishes.change(&hub).await?,
         ..SettingsPatch::default()
     };
     if !settings.is_empty() {
         let op = Op::ThreadSettings { session: params.thread_id, settings, request_id: None };
         ctx.app().engine().submit(op, origin(&ctx)).await?;
     }
-    change.apply(&hub);
     Ok(EmptyResult {})
 }
 
@@ -105,63 +103,36 @@ pub(super) struct PolicyWishes {
     pub(super) policy: Option<PolicyPatch>,
 }
 
-/// A change of a thread's policy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct PolicyChange {
-    pub(super) patch: Option<PolicyPatch>,
-    /// Whether what would be asked is rejected from now on; `None` leaves it.
-    pub(super) never_ask: Option<bool>,
-}
-
 impl PolicyWishes {
-    /// What they make of this policy. `never_ask` tells whether the thread rejects what it would ask.
-    pub(super) fn over(&self, now: Policy, never_ask: bool) -> Result<PolicyChange, Error> {
+    /// The change of this policy that they ask for, if any.
+    pub(super) fn over(&self, now: Policy) -> Result<Option<PolicyPatch>, Error> {
         if let Some(patch) = self.policy {
-            return Ok(PolicyChange { patch: Some(patch), never_ask: Some(false) });
+            return Ok(Some(patch));
         }
         if let Some(profile) = &self.profile {
             let policy = policy_of_profile(profile)
                 .ok_or_else(|| errors::invalid("permissions", format!("there is no profile {profile:?}")))?;
-            return Ok(PolicyChange { patch: Some(policy.into()), never_ask: Some(false) });
+            return Ok(Some(policy.into()));
         }
         if self.approval.is_none() && self.sandbox.is_none() {
-            return Ok(PolicyChange::default());
+            return Ok(None);
         }
-        // "Never ask" stays said when only the sandbox changes.
-        let approval = self.approval.or(never_ask.then_some(AskForApproval::Never));
-        let policy = convert::policy_in(approval, self.sandbox, now);
-        // Between no ceiling and read-only there is no mode that allows edits and rejects the rest, so edits are
-        // accepted and what would be asked beyond them is rejected by the hub.
-        let never = approval
-            .map(|approval| approval == AskForApproval::Never && policy.sandbox == Sandbox::WorkspaceWrite);
-        Ok(PolicyChange { patch: Some(core::policy_out(policy).into()), never_ask: never })
+        Ok(Some(core::policy_out(convert::policy_in(self.approval, self.sandbox, now)).into()))
     }
 
-    /// What they make of a thread's policy.
-    pub(super) async fn change(&self, hub: &Hub) -> Result<PolicyChange, Error> {
-        if self.policy.is_some()
-            || self.profile.is_some()
-            || (self.approval.is_none() && self.sandbox.is_none())
-        {
-            return self.over(Policy::default(), false);
+    /// The change of a thread's policy that they ask for, if any.
+    pub(super) async fn change(&self, hub: &Hub) -> Result<Option<PolicyPatch>, Error> {
+        let is_whole = self.policy.is_some() || self.profile.is_some();
+        if is_whole || (self.approval.is_none() && self.sandbox.is_none()) {
+            return self.over(Policy::default());
         }
-        let now = hub.read(false).await?.row.policy;
-        self.over(now, hub.never_ask())
-    }
-}
-
-impl PolicyChange {
-    /// Takes effect on who is asked.
-    pub(super) fn apply(self, hub: &Hub) {
-        if let Some(never) = self.never_ask {
-            hub.set_never_ask(never);
-        }
+        self.over(hub.read(false).await?.row.policy)
     }
 }
 
 /// The policies by name: the ids of `permissionProfile/list`.
 pub(super) fn profiles() -> impl Iterator<Item = (String, ops::Policy)> {
-    let modes = [Mode::Ask, Mode::AcceptEdits, Mode::Yolo];
+    let modes = [Mode::Ask, Mode::AcceptEdits, Mode::Yolo, Mode::NeverAsk];
     let sandboxes = [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::DangerFullAccess];
     modes.into_iter().flat_map(move |mode| {
         sandboxes.into_iter().map(move |sandbox| {
@@ -169,6 +140,7 @@ pub(super) fn profiles() -> impl Iterator<Item = (String, ops::Policy)> {
                 Mode::Ask => "ask",
                 Mode::AcceptEdits => "accept_edits",
                 Mode::Yolo => "yolo",
+                Mode::NeverAsk => "never_ask",
             };
             let sandbox_name = match sandbox {
                 Sandbox::ReadOnly => "read_only",
@@ -229,40 +201,27 @@ pub(super) fn not_used(fields: &[(&str, bool)]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn wish(approval: AskForApproval, sandbox: Sandbox) -> (Policy, Option<bool>) {
-        let wishes =
-            PolicyWishes { approval: Some(approval), sandbox: Some(sandbox), ..PolicyWishes::default() };
-        let change = wishes.over(Policy::default(), false).unwrap();
-        let patch = change.patch.unwrap();
-        (core::policy_patch_in(patch, Policy::default()), change.never_ask)
-    }
-
-    #[test]
-    fn never_ask_rejects_what_the_mode_would_ask() {
-        let (policy, never) = wish(AskForApproval::Never, Sandbox::WorkspaceWrite);
-        assert_eq!((policy.mode, never), (Mode::AcceptEdits, Some(true)));
-        let (policy, never) = wish(AskForApproval::Never, Sandbox::DangerFullAccess);
-        assert_eq!((policy.mode, never), (Mode::Yolo, Some(false)));
-        let (policy, never) = wish(AskForApproval::OnRequest, Sandbox::WorkspaceWrite);
-        assert_eq!((policy.mode, never), (Mode::AcceptEdits, Some(false)));
-    }
-
     #[test]
     fn never_stays_said_when_only_the_sandbox_changes() {
-        let wishes = PolicyWishes { sandbox: Some(Sandbox::DangerFullAccess), ..PolicyWishes::default() };
-        let now = Policy { mode: Mode::AcceptEdits, sandbox: Sandbox::WorkspaceWrite };
-        let change = wishes.over(now, true).unwrap();
-        let policy = core::policy_patch_in(change.patch.unwrap(), now);
-        assert_eq!((policy.mode, change.never_ask), (Mode::Yolo, Some(false)));
+        let never = PolicyWishes { approval: Some(AskForApproval::Never), ..PolicyWishes::default() };
+        let patch = never.over(Policy::default()).unwrap().unwrap();
+        let now = core::policy_patch_in(patch, Policy::default());
+        assert_eq!((now.mode, now.sandbox), (Mode::NeverAsk, Sandbox::WorkspaceWrite));
+        let full = PolicyWishes { sandbox: Some(Sandbox::DangerFullAccess), ..PolicyWishes::default() };
+        let now = core::policy_patch_in(full.over(now).unwrap().unwrap(), now);
+        assert_eq!((now.mode, now.sandbox), (Mode::NeverAsk, Sandbox::DangerFullAccess));
+        let asks = PolicyWishes { approval: Some(AskForApproval::OnRequest), ..PolicyWishes::default() };
+        let now = core::policy_patch_in(asks.over(now).unwrap().unwrap(), now);
+        assert_eq!((now.mode, now.sandbox), (Mode::AcceptEdits, Sandbox::DangerFullAccess));
     }
 
     #[test]
     fn every_profile_leads_back_to_its_policy() {
-        assert_eq!(profiles().count(), 9);
+        assert_eq!(profiles().count(), 12);
         for (id, policy) in profiles() {
             assert_eq!(policy_of_profile(&id), Some(policy));
         }
         let wishes = PolicyWishes { profile: Some("no such".into()), ..PolicyWishes::default() };
-        assert!(wishes.over(Policy::default(), false).is_err());
+        assert!(wishes.over(Policy::default()).is_err());
     }
 }

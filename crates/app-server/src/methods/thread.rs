@@ -67,16 +67,14 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
         profile: params.permissions.clone(),
         policy: params.policy.map(Into::into),
     };
-    let change = wishes.over(Policy::default(), false)?;
+    let change = wishes.over(Policy::default())?;
     let mut warnings = unused_at_start(&params);
     let session = SessionId::generate();
     // From here on, so that the answer precedes even `thread/started`.
     hold(&ctx, session);
-    let op =
-        Op::NewSession(new_session(&ctx, params, change.patch.map(|patch| patch.over(Default::default()))));
+    let op = Op::NewSession(new_session(&ctx, params, change.map(|patch| patch.over(Default::default()))));
     app.engine().submit_as(op, origin(&ctx), Some(session)).await?;
     let hub = app.hub(session).await?;
-    change.apply(&hub);
     let snapshot = join_or_read(&ctx, &hub, Wants::Made).await?;
     if snapshot.row.worktree.is_some() {
         warnings.extend(said_before(app, session, snapshot.seq).await?);
@@ -195,7 +193,7 @@ async fn apply_overrides(
         policy: params.policy.map(Into::into),
     };
     let now = hub.read(false).await?;
-    let change = wishes.over(now.row.policy, hub.never_ask())?;
+    let change = wishes.over(now.row.policy)?;
     let mut cwd = directory(ctx.app(), params.cwd.as_deref());
     if let (Some(outside), Some(worktree)) = (&cwd, &now.row.worktree)
         && !Path::new(outside).starts_with(&worktree.path)
@@ -209,7 +207,7 @@ async fn apply_overrides(
         cwd,
         roots: params.runtime_workspace_roots.clone(),
         model: params.model.clone(),
-        policy: change.patch,
+        policy: change,
         ..SettingsPatch::default()
     };
     if settings.is_empty() {
@@ -229,7 +227,6 @@ async fn apply_overrides(
             let session = hub.session().to_string();
             let op = Op::ThreadSettings { session, settings, request_id: None };
             ctx.app().engine().submit(op, origin(ctx)).await?;
-            change.apply(hub);
         }
         Some(why) => warnings.push(format!("The settings of this resume were left out, because {why}.")),
     }

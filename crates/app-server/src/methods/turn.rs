@@ -75,7 +75,6 @@ async fn start(ctx: Ctx<AppServer>, params: TurnStartParams) -> Result<TurnStart
         profile: params.permissions,
         policy: params.policy,
     };
-    let change = wishes.change(&hub).await?;
     let input = TurnInput {
         mode: match params.mode {
             None => TurnMode::Auto,
@@ -89,7 +88,7 @@ async fn start(ctx: Ctx<AppServer>, params: TurnStartParams) -> Result<TurnStart
             roots: params.runtime_workspace_roots,
             model: params.model,
             effort: params.effort,
-            policy: change.patch,
+            policy: wishes.change(&hub).await?,
             ..SettingsPatch::default()
         },
         additional_context: params.additional_context,
@@ -98,15 +97,9 @@ async fn start(ctx: Ctx<AppServer>, params: TurnStartParams) -> Result<TurnStart
         root_turn: params.root_turn_id,
         ..TurnInput::new(params.thread_id, doc)
     };
-    // Before the turn can ask anything; taken back if no turn was started.
-    let never_before = hub.never_ask();
-    change.apply(&hub);
     let queued_metadata = input.client_metadata.clone();
     let queued_message = input.client_message_id.clone();
     let accepted = app.engine().submit(Op::TurnInput(input), origin(&ctx)).await;
-    if !matches!(accepted, Ok(Accepted::Started { .. })) {
-        hub.set_never_ask(never_before);
-    }
     let mut queued = None;
     let turn = match accepted? {
         Accepted::Started { turn } | Accepted::Steered { turn } => {

@@ -37,9 +37,7 @@ fn seconds(at_ms: i64) -> i64 {
 
 /// The pair behind an existing client's approval policy and sandbox; what is absent stays as it is.
 ///
-/// `untrusted` and `granular` ask, `on-request` accepts edits. `never` is yolo where the sandbox leaves nothing that a
-/// command could be (read-only) or nothing to protect (full access). Between them it accepts edits: commands are not
-/// contained here as the client expects, so they are not run unasked.
+/// `untrusted` and `granular` ask, `on-request` accepts edits, `never` asks nobody.
 #[must_use]
 pub fn policy_in(
     approval: Option<app::AskForApproval>,
@@ -51,10 +49,7 @@ pub fn policy_in(
         None => now.mode,
         Some(app::AskForApproval::Untrusted | app::AskForApproval::Granular(_)) => facts::Mode::Ask,
         Some(app::AskForApproval::OnRequest) => facts::Mode::AcceptEdits,
-        Some(app::AskForApproval::Never) => match sandbox {
-            facts::Sandbox::ReadOnly | facts::Sandbox::DangerFullAccess => facts::Mode::Yolo,
-            facts::Sandbox::WorkspaceWrite => facts::Mode::AcceptEdits,
-        },
+        Some(app::AskForApproval::Never) => facts::Mode::NeverAsk,
     };
     facts::Policy { mode, sandbox }
 }
@@ -65,7 +60,7 @@ pub fn approval_policy_out(policy: facts::Policy) -> app::AskForApproval {
     match policy.mode {
         facts::Mode::Ask => app::AskForApproval::Untrusted,
         facts::Mode::AcceptEdits => app::AskForApproval::OnRequest,
-        facts::Mode::Yolo => app::AskForApproval::Never,
+        facts::Mode::Yolo | facts::Mode::NeverAsk => app::AskForApproval::Never,
     }
 }
 

@@ -227,7 +227,7 @@ async fn who_said_never_ask_is_not_asked() {
     assert_eq!(completed["params"]["turn"]["status"], "completed");
     assert_eq!(client.count(COMMAND), 0);
     let resolved = client.log.iter().find(|frame| frame["method"] == "serverRequest/resolved").unwrap();
-    assert_eq!(resolved["params"]["by"], json!({"kind": "policy", "name": "approvalPolicy never"}));
+    assert_eq!(resolved["params"]["by"], json!({"kind": "policy", "name": "never_ask"}));
     let change = client
         .log
         .iter()

@@ -26,4 +26,5 @@ mod streams;
 mod threads;
 mod transcript;
 mod turns;
+mod unloading;
 mod worktrees;

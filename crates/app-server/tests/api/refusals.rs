@@ -62,8 +62,6 @@ async fn a_thread_that_cannot_be_started_is_refused() {
     let elsewhere = json!({"environments": [{"environmentId": "cloud"}]});
     let refused = client.refused("thread/start", elsewhere).await;
     assert_eq!(refused, (-32602, "unsupported_field".to_owned()));
-    let refused = client.refused("thread/start", json!({"ephemeral": true})).await;
-    assert_eq!(refused, (-32602, "unsupported_field".to_owned()));
     let refused = client.refused("thread/start", json!({"permissions": "no:such"})).await;
     assert_eq!(refused, (-32602, "invalid_params".to_owned()));
     assert_eq!(client.count("thread/started"), 0);

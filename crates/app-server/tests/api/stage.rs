@@ -48,6 +48,15 @@ impl Stage {
 
     /// A server on the folder of an earlier one.
     pub(crate) async fn open(folder: TempDir) -> Self {
+        Self::open_with(folder, Duration::from_secs(1800)).await
+    }
+
+    /// A server whose threads leave memory after this rest.
+    pub(crate) async fn resting(rest: Duration) -> Self {
+        Self::open_with(tempfile::tempdir().unwrap(), rest).await
+    }
+
+    async fn open_with(folder: TempDir, rest: Duration) -> Self {
         let project = folder.path().join("project");
         std::fs::create_dir_all(&project).unwrap();
         let store = Store::open(&folder.path().join("test.db")).await.unwrap();
@@ -66,7 +75,7 @@ impl Stage {
             blobs: None,
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
-            idle_session: Duration::from_secs(1800),
+            idle_session: rest,
             sources: Sources::default(),
             unattended: signalbox_engine::Unattended::Wait,
             on_load: hubs.on_load(),

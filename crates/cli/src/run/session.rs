@@ -81,8 +81,11 @@ impl Session {
         warnings: &[String],
     ) -> Result<Self, RunError> {
         client.initialize(CLIENT_NAME, env!("CARGO_PKG_VERSION")).await?;
-        let policy =
-            Policy { mode: PermissionMode::from(args.policy), sandbox: SandboxLevel::WorkspaceWrite };
+        let policy = Policy {
+            mode: PermissionMode::from(args.policy),
+            sandbox: SandboxLevel::WorkspaceWrite,
+            never_ask: false,
+        };
         let start = ThreadStartParams {
             model_provider: args.provider.clone(),
             model: args.model.clone(),

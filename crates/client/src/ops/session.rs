@@ -168,7 +168,11 @@ impl Session {
             self.title_origin = listed.title_origin;
         }
         if !newer(told.policy) {
-            self.policy = Some(Policy { mode: listed.permission_mode, sandbox: listed.sandbox_policy });
+            self.policy = Some(Policy {
+                mode: listed.permission_mode,
+                sandbox: listed.sandbox_policy,
+                never_ask: listed.never_ask,
+            });
         }
         if !newer(told.model) {
             self.model = listed.model;

@@ -142,6 +142,8 @@ pub(super) struct Settling {
     pub(super) reply: Reply,
     /// Unix milliseconds.
     pub(super) since_ms: i64,
+    /// The agent has told its models meanwhile.
+    pub(super) models_told: bool,
 }
 
 impl Actor {

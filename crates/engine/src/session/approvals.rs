@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use signalbox_agents::{Answer, ElicitationAnswer, RequestKey, ToolPatch};
 use signalbox_facts::{
-    Decision, DocBlock, FactBody, FieldKind, Form, FormField, InputId, InputKind, OptionKind, PendingInput,
-    PermissionOption, PermissionResolved, Policy, PolicyChanged, ResolvedBy, ResolverKind, Seq, ToolCall,
+    Decision, DocBlock, FactBody, FieldKind, Form, FormField, InputId, InputKind, Mode, OptionKind,
+    PendingInput, PermissionOption, PermissionResolved, Policy, PolicyChanged, ResolvedBy, ResolverKind, Seq,
+    ToolCall,
 };
 use signalbox_protocol::ops;
 
@@ -56,23 +57,25 @@ impl Actor {
             return;
         };
         let roots = self.roots();
-        let subject = subject(&call, &roots);
-        match policy::decide(self.row.policy, subject, &self.row.rules) {
-            Verdict::Allow(rule) if let Some(option) = policy::allowing(&options) => {
-                self.decide_unasked(key, &call, item, Decision::Accept, Some(option.id.clone()), rule).await;
+        let subject = Subject { confined: self.confines(), ..subject(&call, &roots) };
+        let verdict = policy::decide(self.row.policy, subject, &self.row.rules);
+        match policy::with_options(verdict, self.row.policy, &options) {
+            Verdict::Allow(rule) => {
+                let option = policy::allowing(&options).map(|option| option.id.clone());
+                self.decide_unasked(key, &call, item, Decision::Accept, option, rule).await;
             }
             Verdict::Reject(rule) => {
                 let option = policy::rejecting(&options).map(|option| option.id.clone());
                 self.decide_unasked(key, &call, item, Decision::Decline, option, rule).await;
             }
-            Verdict::Allow(rule) | Verdict::Ask(rule) => {
+            Verdict::Ask(rule) => {
                 let input = self.pending(InputKind::Permission, &call, item, options, reason(rule));
                 self.park(key, input).await;
             }
         }
     }
 
-    /// The agent asks the user something; never answered unasked.
+    /// The agent asks the user something: never answered unasked, and not at all where nobody wants to be asked.
     pub(super) async fn elicitation(&mut self, key: RequestKey, tool_call: Option<String>, form: Form) {
         if self.turn.as_ref().is_none_or(|turn| turn.cancelled) {
             self.answer_form(key, ElicitationAnswer::Cancel);
@@ -97,7 +100,18 @@ impl Actor {
             reason: None,
             form: Some(form),
         };
-        self.park(key, input).await;
+        if self.row.policy.mode != Mode::NeverAsk {
+            return self.park(key, input).await;
+        }
+        self.resolve_in_batch(declined_unasked(&input), input.item_seq);
+        self.commit().await;
+        self.answer_form(key, ElicitationAnswer::Decline);
+    }
+
+    /// Whether the agent confines the commands that it runs.
+    fn confines(&self) -> bool {
+        let entry = self.core.catalog.entry(&self.row.provider);
+        entry.is_ok_and(|entry| entry.quirks.confines_commands)
     }
 
     fn pending(
@@ -171,7 +185,7 @@ impl Actor {
             tool_call: Some(call.id.clone()),
             decision,
             option_id: option_id.clone(),
-            by: ResolvedBy { kind: ResolverKind::Policy, name: None },
+            by: by_policy(rule),
             rule: Some(rule.as_str().to_owned()),
             message: None,
             kept_rule: None,
@@ -386,7 +400,7 @@ impl Actor {
     /// After the policy changed: the agent's mode, and what is parked.
     pub(super) async fn policy_in_force(&mut self) {
         let token = self.token();
-        let yolo = self.row.policy.mode == signalbox_facts::Mode::Yolo;
+        let yolo = self.row.policy.lets_agents_loose();
         if let Some(live) = self.agent.as_ref().filter(|live| live.ready)
             && let Err(error) = live.agent.set_yolo(token, yolo)
         {
@@ -395,30 +409,44 @@ impl Actor {
         let roots = self.roots();
         for input in self.row.activity.pending().to_vec() {
             if input.kind != InputKind::Permission {
+                if self.row.policy.mode == Mode::NeverAsk {
+                    self.decline_parked_form(&input).await;
+                }
                 continue;
             }
-            let verdict = policy::decide(self.row.policy, pending_subject(&input, &roots), &self.row.rules);
-            let (decision, option, rule) = match verdict {
-                Verdict::Allow(rule) => match policy::allowing(&input.options) {
-                    Some(option) => (Decision::Accept, Some(option.id.clone()), rule),
-                    None => continue,
-                },
-                Verdict::Reject(rule) => {
-                    let option = policy::rejecting(&input.options).map(|option| option.id.clone());
-                    (Decision::Decline, option, rule)
-                }
-                Verdict::Ask(_) => continue,
-            };
+            let subject = Subject { confined: self.confines(), ..pending_subject(&input, &roots) };
+            let verdict = policy::decide(self.row.policy, subject, &self.row.rules);
+            let (decision, option, rule) =
+                match policy::with_options(verdict, self.row.policy, &input.options) {
+                    Verdict::Allow(rule) => {
+                        let option = policy::allowing(&input.options).map(|option| option.id.clone());
+                        (Decision::Accept, option, rule)
+                    }
+                    Verdict::Reject(rule) => {
+                        let option = policy::rejecting(&input.options).map(|option| option.id.clone());
+                        (Decision::Decline, option, rule)
+                    }
+                    Verdict::Ask(_) => continue,
+                };
             let Some(key) = self.parked.get(&input.id).copied() else { continue };
             let resolved = PermissionResolved {
                 option_id: option.clone(),
                 rule: Some(rule.as_str().to_owned()),
-                ..PermissionResolved::of(&input, decision, ResolvedBy::kind(ResolverKind::Policy))
+                ..PermissionResolved::of(&input, decision, by_policy(rule))
             };
             match self.store_resolution(&input, resolved).await {
                 Ok(()) => self.answer(key, option.map_or(Answer::Cancelled, Answer::Selected)),
                 Err(error) => tracing::error!(session = %self.row.id, %error, "an approval stays open"),
             }
+        }
+    }
+
+    /// Nobody wants to be asked any more, and a question waits.
+    async fn decline_parked_form(&mut self, input: &PendingInput) {
+        let Some(key) = self.parked.get(&input.id).copied() else { return };
+        match self.store_resolution(input, declined_unasked(input)).await {
+            Ok(()) => self.answer_form(key, ElicitationAnswer::Decline),
+            Err(error) => tracing::error!(session = %self.row.id, %error, "an approval stays open"),
         }
     }
 
@@ -439,6 +467,20 @@ impl Actor {
     }
 }
 
+/// Who decided: the policy, by name where a client has asked for exactly that.
+fn by_policy(rule: Rule) -> ResolvedBy {
+    let name = (rule == Rule::NeverAsk).then(|| rule.as_str().to_owned());
+    ResolvedBy { kind: ResolverKind::Policy, name }
+}
+
+/// The resolution of a question that nobody wants to be asked.
+fn declined_unasked(input: &PendingInput) -> PermissionResolved {
+    PermissionResolved {
+        rule: Some(Rule::NeverAsk.as_str().to_owned()),
+        ..PermissionResolved::of(input, Decision::Decline, by_policy(Rule::NeverAsk))
+    }
+}
+
 fn unusable(field: &FormField) -> String {
     let offered: Vec<_> = field.options.iter().map(|option| option.value.as_str()).collect();
     if offered.is_empty() {
@@ -454,6 +496,7 @@ fn subject<'a>(call: &'a ToolCall, roots: &'a [std::path::PathBuf]) -> Subject<'
         command: call.command.as_deref(),
         locations: &call.locations,
         roots,
+        confined: false,
     }
 }
 
@@ -463,13 +506,14 @@ fn pending_subject<'a>(input: &'a PendingInput, roots: &'a [std::path::PathBuf])
         command: input.command.as_deref(),
         locations: &input.locations,
         roots,
+        confined: false,
     }
 }
 
 fn reason(rule: Rule) -> Option<&'static str> {
     match rule {
         Rule::Unclear => Some("What it would touch is outside the thread's roots, or not known."),
-        Rule::Ceiling | Rule::SessionRule | Rule::Mode => None,
+        Rule::Ceiling | Rule::SessionRule | Rule::Mode | Rule::NeverAsk => None,
     }
 }
 

@@ -94,9 +94,6 @@ impl Actor {
         else {
             return Err(OpError::Unsupported(op.name()));
         };
-        if ephemeral {
-            return Err(OpError::Unsupported("an ephemeral session"));
-        }
         let newest = self.newest_ended_turn().await?;
         let last = match &through_turn {
             Some(turn) => Some(self.turn_of_history(turn).await?),
@@ -141,7 +138,7 @@ impl Actor {
             source: source.as_deref().map_or(self.row.source, convert::source_in),
             forked_from: Some(self.row.id),
             fork_context: Some(ForkContext::History),
-            ephemeral: false,
+            ephemeral,
         };
         let mut options = if same_provider { self.row.options.clone() } else { BTreeMap::new() };
         options.extend(settings.config_options.into_iter().map(|(id, value)| (id, value.into())));
@@ -164,7 +161,7 @@ impl Actor {
         fork.agent_session = copy;
         let session = fork.session;
         let told = Committed::Fact(Arc::new(fork.created_fact()));
-        let mut row = self.store.writer.fork(fork).await.map_err(|error| not_forked(&error))?;
+        let mut row = self.copied(fork).await?;
         if !options.is_empty() {
             self.set_options_of_fork(&mut row, options).await;
         }
@@ -182,6 +179,22 @@ impl Actor {
             self.core.bus.committed(&[told]);
         }
         Ok(Accepted::Forked { session, context })
+    }
+
+    /// The fork's row in the store that it belongs to; it need not be that of its source.
+    async fn copied(&self, fork: Fork) -> Result<SessionRow, OpError> {
+        let (session, ephemeral) = (fork.session, fork.created.ephemeral);
+        let source = &self.store.reader;
+        let copied = match (self.row.ephemeral, ephemeral) {
+            (false, false) => self.store.writer.fork(fork).await,
+            (true, false) => self.core.stores.disk.writer.fork_from(source, fork).await,
+            (false, true) => self.core.stores.admit(session).await?.writer.fork_from(source, fork).await,
+            (true, true) => self.core.stores.admit(session).await?.writer.fork(fork).await,
+        };
+        copied.map_err(|error| {
+            self.core.forget_ephemeral(session);
+            not_forked(&error)
+        })
     }
 
     /// A fork without its agent's options is still a fork.

@@ -39,7 +39,8 @@ impl Actor {
                 self.answer_elicitation(&request_id, answer, interrupt, origin.resolved_by()).await
             }
             Op::SetExecutionPolicy { mode, sandbox, request_id, .. } => {
-                self.set_policy(convert::policy_in(Policy { mode, sandbox }), request_id).await
+                self.set_policy(convert::policy_in(Policy { mode, sandbox, never_ask: false }), request_id)
+                    .await
             }
             Op::SetPermissionMode { mode, .. } => {
                 let policy = FactPolicy { mode: convert::mode_in(mode), ..self.row.policy };
@@ -97,7 +98,7 @@ impl Actor {
                     request_id,
                     ..TurnInput::new(session, doc)
                 };
-                self.queue_add(input).await
+                self.queue_add(input, &origin).await
             }
             Op::QueueEdit { queued, doc, client_metadata, request_id, .. } => {
                 self.queue_edit(&queued, convert::doc_in(doc), client_metadata, request_id).await

@@ -5,7 +5,7 @@ use signalbox_facts::{DocBlock, FactBody, QueueChanged, QueuedPrompt, TurnId};
 use signalbox_protocol::ops::{SettingsPatch, TurnInput, TurnMode};
 
 use super::actor::Actor;
-use super::turns::{Admitted, Start, empty_input, is_blank, not_stored, used_before};
+use super::turns::{Admitted, Start, causes, empty_input, is_blank, not_stored, used_before};
 use crate::batch::Item;
 use crate::convert;
 use crate::submission::{Accepted, OpError, Origin};
@@ -62,8 +62,9 @@ impl Actor {
             request_id: next.request_id,
             ..TurnInput::new(self.row.id.to_string(), Vec::new())
         };
-        self.start_turn(Start { turn: next.turn, input, blocks: next.blocks, origin: Origin::default() })
-            .await
+        let origin =
+            Origin { traceparent: next.traceparent, tracestate: next.tracestate, ..Origin::default() };
+        self.start_turn(Start { turn: next.turn, input, blocks: next.blocks, origin }).await
     }
 
     /// Into the batch: a turn starts, so the queue goes on; if it is one of the queue, it waits no longer.
@@ -88,7 +89,9 @@ impl Actor {
         &mut self,
         input: TurnInput,
         blocks: Vec<DocBlock>,
+        origin: &Origin,
     ) -> Result<Accepted, OpError> {
+        let (parent_turn, root_turn) = causes(&input)?;
         let settings = match serde_json::to_value(&input.settings) {
             Ok(serde_json::Value::Object(settings)) => settings,
             _ => serde_json::Map::new(),
@@ -101,8 +104,10 @@ impl Actor {
             client_metadata: input.client_metadata,
             additional_context: convert::context_in(input.additional_context),
             settings,
-            parent_turn: input.parent_turn.as_deref().and_then(|id| id.parse().ok()),
-            root_turn: input.root_turn.as_deref().and_then(|id| id.parse().ok()),
+            parent_turn,
+            root_turn,
+            traceparent: origin.traceparent.clone(),
+            tracestate: origin.tracestate.clone(),
         };
         self.check_settings(&input.settings)?;
         let turn = entry.turn;
@@ -113,9 +118,9 @@ impl Actor {
     }
 
     /// Adds a follow-up; when nothing runs and nothing is held up, it starts at once.
-    pub(super) async fn queue_add(&mut self, input: TurnInput) -> Result<Accepted, OpError> {
+    pub(super) async fn queue_add(&mut self, input: TurnInput, origin: &Origin) -> Result<Accepted, OpError> {
         match self.admitted(&input).await? {
-            Admitted::New(blocks) => self.enqueue(input, blocks).await,
+            Admitted::New(blocks) => self.enqueue(input, blocks, origin).await,
             Admitted::Before(turn) => Ok(Accepted::Repeated { turn }),
         }
     }

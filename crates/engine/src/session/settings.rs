@@ -155,7 +155,8 @@ impl Actor {
             match ask(&live.agent, token) {
                 Ok(()) => {
                     let since_ms = (self.core.now_ms)();
-                    self.settling = Some(Settling { token, then, reply: sender, since_ms });
+                    self.settling =
+                        Some(Settling { token, then, reply: sender, since_ms, models_told: false });
                 }
                 Err(error) => {
                     sender.send(Err(OpError::Agent { reason: "agent_failed", message: error.to_string() }));
@@ -163,7 +164,7 @@ impl Actor {
             }
             return;
         }
-        let decision = self.store_choice(then).await;
+        let decision = self.store_choice(then, false).await;
         self.decided(sender, decision);
     }
 
@@ -173,12 +174,13 @@ impl Actor {
         Ok(Accepted::Applied)
     }
 
-    /// Stores a model or an option, and tells what now holds as the agent would: whoever set it waits for that.
-    async fn store_choice(&mut self, then: FactBody) -> Result<Accepted, OpError> {
+    /// Stores a model or an option, and tells what now holds as the agent would, unless the agent has just told it: whoever
+    /// set it waits for that.
+    async fn store_choice(&mut self, then: FactBody, told: bool) -> Result<Accepted, OpError> {
         let FactBody::SettingsChanged(changed) = &then else { return self.store_setting(then).await };
         let (model, options) = (changed.model.clone(), changed.options.clone());
         self.store_setting(then).await?;
-        if let Some(current) = model {
+        if let Some(current) = model.filter(|_| !told) {
             let available = self.live.models.take().map(|(available, _)| available).unwrap_or_default();
             self.signal(SignalBody::Models { available, current });
         }
@@ -207,9 +209,9 @@ impl Actor {
         result: Result<(), RefusedSetting>,
     ) {
         match self.settling.take_if(|settling| settling.token == token) {
-            Some(Settling { then, reply: sender, .. }) => {
+            Some(Settling { then, reply: sender, models_told, .. }) => {
                 let decision = match result {
-                    Ok(()) => self.store_choice(then).await,
+                    Ok(()) => self.store_choice(then, models_told).await,
                     Err(refused) => {
                         Err(OpError::Agent { reason: "unsupported_by_agent", message: refused.to_string() })
                     }
@@ -252,6 +254,9 @@ impl Actor {
         let same =
             self.live.models.as_ref().is_some_and(|(known, now)| *known == available && *now == current);
         if !same {
+            if let Some(settling) = &mut self.settling {
+                settling.models_told = true;
+            }
             self.signal(SignalBody::Models { available, current });
         }
     }

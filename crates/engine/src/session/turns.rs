@@ -1,5 +1,7 @@
 //! The life of a turn: start, steer, interrupt, end.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 use signalbox_agents::{OpenSession, PromptRequest, start};
 use signalbox_facts::{
@@ -59,8 +61,8 @@ impl Actor {
         };
         match (&self.turn, input.mode) {
             (Some(turn), TurnMode::Start) => Err(OpError::TurnActive(turn.id)),
-            (Some(_), TurnMode::Queue) => self.enqueue(input, blocks).await,
-            (Some(_), _) => self.steer(input, blocks).await,
+            (Some(_), TurnMode::Queue) => self.enqueue(input, blocks, &origin).await,
+            (Some(_), _) => self.steer(input, blocks, &origin).await,
             (None, TurnMode::Steer) => Err(OpError::NoActiveTurn { verb: "steer" }),
             (None, _) if input.expected_turn.is_some() => Err(OpError::NoActiveTurn { verb: "steer" }),
             (None, _) => self.start_turn(Start { turn: TurnId::generate(), input, blocks, origin }).await,
@@ -79,6 +81,7 @@ impl Actor {
         if is_blank(&blocks) {
             return Err(empty_input());
         }
+        causes(input)?;
         let before = match &input.client_message_id {
             Some(id) => self.accepted_before(id, &blocks).await?,
             None => None,
@@ -117,7 +120,7 @@ impl Actor {
             return Err(OpError::TurnActive(self.row.activity.turn().unwrap_or(turn)));
         };
         let text = canonical_text(&blocks);
-        let context = self.turn_context(&input);
+        let context = self.turn_context(&input)?;
         self.queue_goes_on(turn);
         self.batch().push(Some(turn), Item::None, FactBody::Activity(running));
         if self.row.title_origin == TitleOrigin::Default
@@ -138,7 +141,7 @@ impl Actor {
         let prompt_seq = self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
         self.try_commit().await.map_err(|error| not_stored(&error))?;
         self.items = crate::items::Items::new(cwd.clone());
-        let meta = prompt_meta(&context, &origin);
+        let meta = prompt_meta(&context.client_metadata, &origin);
         self.turn = Some(OpenTurn {
             id: turn,
             cwd,
@@ -215,7 +218,8 @@ impl Actor {
         Ok(accepted)
     }
 
-    fn turn_context(&self, input: &TurnInput) -> TurnContext {
+    fn turn_context(&self, input: &TurnInput) -> Result<TurnContext, OpError> {
+        let (parent_turn, root_turn) = causes(input)?;
         // What the batch changes counts already.
         let mut row = self.row.clone();
         if let Some(patch) = self.coming_settings() {
@@ -225,7 +229,7 @@ impl Actor {
             row.model = patch.model.or(row.model);
             row.effort = patch.effort.or(row.effort);
         }
-        TurnContext {
+        Ok(TurnContext {
             cwd: row.cwd,
             roots: row.roots,
             model: row.model,
@@ -234,13 +238,18 @@ impl Actor {
             options: row.options,
             client_metadata: input.client_metadata.clone(),
             additional_context: convert::context_in(input.additional_context.clone()),
-            parent_turn: input.parent_turn.as_deref().and_then(|id| id.parse().ok()),
-            root_turn: input.root_turn.as_deref().and_then(|id| id.parse().ok()),
-        }
+            parent_turn,
+            root_turn,
+        })
     }
 
     /// More input for the open turn: stored at once, given to the agent when it has stopped.
-    async fn steer(&mut self, input: TurnInput, blocks: Vec<DocBlock>) -> Result<Accepted, OpError> {
+    async fn steer(
+        &mut self,
+        input: TurnInput,
+        blocks: Vec<DocBlock>,
+        origin: &Origin,
+    ) -> Result<Accepted, OpError> {
         let Some(open) = &self.turn else { return Err(OpError::NoActiveTurn { verb: "steer" }) };
         let turn = open.id;
         if let Some(expected) = input.expected_turn.filter(|expected| *expected != turn.to_string()) {
@@ -257,6 +266,11 @@ impl Actor {
         // They hold from here on, the directory from the next turn on.
         self.apply_settings(input.settings, None)?;
         let context = convert::context_in(input.additional_context);
+        let meta = prompt_meta(&input.client_metadata, origin);
+        // Before the agent can be prompted with it.
+        if let Some(open) = &mut self.turn {
+            open.meta.extend(meta);
+        }
         let document = self.document(blocks, context);
         self.store_steer(turn, document, input.request_id, input.client_message_id)
             .await
@@ -360,7 +374,7 @@ impl Actor {
             model: self.row.model.clone(),
             effort: self.row.effort.clone(),
             options: self.row.options.clone(),
-            yolo: self.row.policy.mode == signalbox_facts::Mode::Yolo,
+            yolo: self.row.policy.lets_agents_loose(),
             instructions: self.row.instructions.clone(),
             mcp_servers: Vec::new(),
             meta: Map::new(),
@@ -601,16 +615,26 @@ pub(super) fn is_blank(blocks: &[DocBlock]) -> bool {
     })
 }
 
-fn prompt_meta(context: &TurnContext, origin: &Origin) -> Map<String, Value> {
-    let mut meta: Map<String, Value> = context
-        .client_metadata
-        .iter()
-        .map(|(key, value)| (key.clone(), Value::from(value.clone())))
-        .collect();
-    if let Some(traceparent) = &origin.traceparent {
-        meta.insert("traceparent".to_owned(), Value::from(traceparent.clone()));
+fn prompt_meta(metadata: &BTreeMap<String, String>, origin: &Origin) -> Map<String, Value> {
+    let mut meta: Map<String, Value> =
+        metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
+    for (key, value) in [("traceparent", &origin.traceparent), ("tracestate", &origin.tracestate)] {
+        if let Some(value) = value {
+            meta.insert(key.to_owned(), Value::from(value.clone()));
+        }
     }
     meta
+}
+
+/// The turn that caused an input, and the one that the chain of causes began with. They may be of other sessions.
+pub(super) fn causes(input: &TurnInput) -> Result<(Option<TurnId>, Option<TurnId>), OpError> {
+    let turn = |id: &Option<String>, path: &'static str| {
+        let Some(id) = id else { return Ok(None) };
+        let message =
+            format!("{id:?} is no turn's id; send the id of the turn that caused this one, or nothing");
+        id.parse().map(Some).map_err(|_| OpError::InvalidParams { path, message })
+    };
+    Ok((turn(&input.parent_turn, "parent_turn")?, turn(&input.root_turn, "root_turn")?))
 }
 
 pub(super) fn failure(reason: &str, message: impl Into<String>) -> Failure {

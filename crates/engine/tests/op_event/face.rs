@@ -42,6 +42,7 @@ pub struct Face {
     /// Somebody is there who could answer.
     _attending: Attending,
     limits: Limits,
+    rest: Duration,
     barriers: u32,
 }
 
@@ -80,10 +81,15 @@ impl Face {
     }
 
     pub async fn with_limits(limits: Limits) -> Self {
-        Self::start(tempfile::tempdir().unwrap(), limits, Laws::default()).await
+        Self::start(tempfile::tempdir().unwrap(), limits, Laws::default(), Duration::from_secs(1800)).await
     }
 
-    async fn start(folder: TempDir, limits: Limits, laws: Laws) -> Self {
+    /// One whose sessions leave memory whenever they have nothing to do.
+    pub async fn restless() -> Self {
+        Self::start(tempfile::tempdir().unwrap(), limits(), Laws::default(), Duration::ZERO).await
+    }
+
+    async fn start(folder: TempDir, limits: Limits, laws: Laws, rest: Duration) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let fail = FailPoints::default();
@@ -95,7 +101,7 @@ impl Face {
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
-            idle_session: Duration::from_secs(1800),
+            idle_session: rest,
             sources: Sources::default(),
             unattended: Unattended::Wait,
             // Nobody on this face reads the streams of single sessions.
@@ -119,6 +125,7 @@ impl Face {
             events,
             _attending: attending,
             limits,
+            rest,
             barriers: 0,
         }
     }
@@ -149,13 +156,13 @@ impl Face {
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE)).await.unwrap();
         let folder = self.folder.take().unwrap();
         let laws = std::mem::take(&mut self.laws);
-        let (limits, log) = (self.limits.clone(), std::mem::take(&mut self.log));
+        let (limits, rest, log) = (self.limits.clone(), self.rest, std::mem::take(&mut self.log));
         drop(self);
         // A killed process writes no more. Here the threads of its database finish what they are at, and only then is it dead.
         while is_open(folder.path()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let mut face = Self::start(folder, limits, laws).await;
+        let mut face = Self::start(folder, limits, laws, rest).await;
         face.log = log;
         for session in face.laws.sessions() {
             let row = face.row(&session).await;

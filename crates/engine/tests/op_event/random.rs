@@ -1,4 +1,5 @@
-//! Any sequence of Ops, behaviours of agents, deaths of agents, trouble with the disk and ends of the server keeps the laws.
+//! Any sequence of Ops, behaviours of agents, deaths of agents, trouble with the disk and ends of the server keeps the laws,
+//! also where sessions leave memory whenever they can.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,8 +86,8 @@ struct Play {
 }
 
 impl Play {
-    async fn begin() -> Self {
-        let mut face = Face::new().await;
+    async fn begin(restless: bool) -> Self {
+        let mut face = if restless { Face::restless().await } else { Face::new().await };
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
             sessions.push(face.new_session().await);
@@ -254,8 +255,8 @@ impl Play {
     }
 }
 
-async fn play(steps: Vec<Step>) {
-    let mut play = Play::begin().await;
+async fn play(steps: Vec<Step>, restless: bool) {
+    let mut play = Play::begin(restless).await;
     for step in &steps {
         play = play.step(step).await;
         play.face.told().await;
@@ -272,8 +273,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_laws_hold(steps in prop::collection::vec(step(), 4..28)) {
+    fn whatever_happens_the_laws_hold(steps in prop::collection::vec(step(), 4..28), restless: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(play(steps));
+        runtime.block_on(play(steps, restless));
     }
 }

@@ -35,6 +35,13 @@ pub struct Stage {
     streams: Arc<Mutex<Vec<SessionStream>>>,
 }
 
+/// What a session committed from one load to its end.
+pub struct Life {
+    pub after: u64,
+    pub seqs: Vec<u64>,
+    pub closed: bool,
+}
+
 /// A session with somebody who reads all it commits.
 pub struct Watched {
     pub id: SessionId,
@@ -42,6 +49,10 @@ pub struct Watched {
     stream: SessionStream,
     /// Read and not yet asked about.
     ahead: std::collections::VecDeque<Committed>,
+}
+
+fn fork_limit() -> Duration {
+    Limits::default().fork
 }
 
 fn agent() -> String {
@@ -61,21 +72,74 @@ impl Stage {
 
     /// The same with another rule for approvals that nobody is there to answer.
     pub async fn with(folder: TempDir, unattended: Unattended) -> Self {
-        Self::set_up(folder, unattended, Limits::default().fork).await
+        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
+        let loads = Arc::clone(&streams);
+        let on_load = move |stream| loads.lock().push(stream);
+        let rest = Duration::from_secs(1800);
+        Self { streams, ..Self::build(folder, unattended, rest, fork_limit(), Box::new(on_load)).await }
     }
 
     /// The same with another patience for agents that are asked for a copy of their conversation.
     pub async fn forking_within(limit: Duration) -> Self {
-        Self::set_up(tempfile::tempdir().unwrap(), Unattended::Wait, limit).await
+        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
+        let loads = Arc::clone(&streams);
+        let on_load = move |stream| loads.lock().push(stream);
+        let folder = tempfile::tempdir().unwrap();
+        let rest = Duration::from_secs(1800);
+        Self { streams, ..Self::build(folder, Unattended::Wait, rest, limit, Box::new(on_load)).await }
     }
 
-    async fn set_up(folder: TempDir, unattended: Unattended, fork: Duration) -> Self {
+    /// One whose sessions leave memory after this rest.
+    pub async fn resting(rest: Duration) -> Self {
+        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
+        let loads = Arc::clone(&streams);
+        let on_load = move |stream| loads.lock().push(stream);
+        let folder = tempfile::tempdir().unwrap();
+        Self { streams, ..Self::build(folder, Unattended::Wait, rest, fork_limit(), Box::new(on_load)).await }
+    }
+
+    /// One whose sessions leave memory whenever they have nothing to do. What each life of a session commits is noted.
+    pub async fn restless() -> (Self, Arc<Mutex<Vec<Arc<Mutex<Life>>>>>) {
+        let lives: Arc<Mutex<Vec<Arc<Mutex<Life>>>>> = Arc::default();
+        let noted = Arc::clone(&lives);
+        let on_load = move |mut stream: SessionStream| {
+            let life =
+                Arc::new(Mutex::new(Life { after: stream.row.last_seq, seqs: Vec::new(), closed: false }));
+            noted.lock().push(Arc::clone(&life));
+            tokio::spawn(async move {
+                while let Some(delivery) = stream.deliveries.recv().await {
+                    let mut life = life.lock();
+                    for committed in delivery.iter() {
+                        assert!(!life.closed, "nothing comes after the end");
+                        match committed {
+                            Committed::Fact(fact) => life.seqs.push(fact.seq),
+                            Committed::Signal(signal) => life.closed |= signal.body == SignalBody::Unloaded,
+                        }
+                    }
+                }
+            });
+        };
+        let folder = tempfile::tempdir().unwrap();
+        (Self::build(folder, Unattended::Wait, Duration::ZERO, fork_limit(), Box::new(on_load)).await, lives)
+    }
+
+    async fn build(
+        folder: TempDir,
+        unattended: Unattended,
+        rest: Duration,
+        fork: Duration,
+        on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
+    ) -> Self {
         let fail = FailPoints::default();
         let options = StoreOptions { fail_points: fail.clone(), ..StoreOptions::default() };
         let store = Store::open_with(&folder.path().join("facts.db"), options).await.unwrap();
         let mut entry = ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent()]);
         let state = folder.path().join("agent-memory").to_str().unwrap().to_owned();
-        entry.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_STATE".to_owned(), state)]);
+        let heard = folder.path().join("heard").to_str().unwrap().to_owned();
+        entry.env = BTreeMap::from([
+            ("SIGNALBOX_REHEARSAL_STATE".to_owned(), state),
+            ("SIGNALBOX_REHEARSAL_HEARD".to_owned(), heard),
+        ]);
         let missing =
             ProviderEntry::custom("missing", "Missing", vec!["no-such-program-anywhere".to_owned()]);
         let mut leaves = ProviderEntry::custom("leaves", "Leaves at once", vec![agent()]);
@@ -89,8 +153,6 @@ impl Stage {
         let mut hangs = ProviderEntry::custom("hangs", "Never opens", vec![agent()]);
         hangs.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "hang-new".to_owned())]);
         let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
-        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
-        let loads = Arc::clone(&streams);
         let config = EngineConfig {
             catalog: Catalog::new(
                 [entry, missing, leaves, hangs].into_iter().chain(odd).collect(),
@@ -107,15 +169,15 @@ impl Stage {
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
-            idle_session: Duration::from_secs(1800),
+            idle_session: rest,
             unattended,
             sources: Sources { user_home: Some(folder.path().join("user")), ..Sources::default() },
-            on_load: Box::new(move |stream| loads.lock().push(stream)),
+            on_load,
             now_ms: signalbox_engine::wall_clock_ms,
         };
         let engine = Engine::start(store.clone(), config).await.unwrap();
         let attending = Some(engine.attend(None));
-        Self { engine, store, fail, folder, attending, streams }
+        Self { engine, store, fail, folder, attending, streams: Arc::default() }
     }
 
     pub fn work(&self) -> PathBuf {
@@ -147,6 +209,13 @@ impl Stage {
         let place = streams.iter().position(|stream| stream.row.id == id).unwrap();
         let stream = streams.remove(place);
         Watched { id, engine: self.engine.clone(), stream, ahead: std::collections::VecDeque::new() }
+    }
+
+    /// The params of this method's requests among what agents have heard.
+    pub fn heard_of(&self, method: &str) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(self.folder.path().join("heard")).unwrap_or_default();
+        let messages = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        messages.filter(|message| message["method"] == method).map(|mut one| one["params"].take()).collect()
     }
 
     /// Ends the server as a signal would, and starts another one on the same store.
@@ -222,6 +291,17 @@ impl Watched {
                 return seen;
             }
         }
+    }
+
+    /// Everything until the session has left memory.
+    pub async fn until_unloaded(mut self) -> Vec<Committed> {
+        let mut seen = self
+            .until(|one| matches!(one, Committed::Signal(signal) if signal.body == SignalBody::Unloaded))
+            .await;
+        let rest = tokio::time::timeout(PATIENCE, self.stream.deliveries.recv()).await.expect("it ends");
+        assert!(rest.is_none(), "nothing comes after the end: {rest:?}");
+        seen.pop();
+        seen
     }
 
     /// Everything up to the end of the turn.

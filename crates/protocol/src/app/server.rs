@@ -85,6 +85,9 @@ pub struct OpSubmitParams {
 #[serde(rename_all = "camelCase")]
 pub struct OpSubmitResult {
     pub submission_id: String,
+    /// Ext: the same client message was accepted before, into this turn; nothing comes of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated_turn_id: Option<String>,
 }
 
 /// Params of `$/cancelRequest`.

@@ -34,6 +34,9 @@ pub enum SandboxLevel {
 pub struct Policy {
     pub mode: PermissionMode,
     pub sandbox: SandboxLevel,
+    /// Ext: nobody is asked; what `mode` would ask is rejected. A `mode` that is set by itself ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_ask: bool,
 }
 
 /// A change of one or both axes; the core folds it into the pair it holds, in one step.
@@ -43,19 +46,26 @@ pub struct PolicyPatch {
     pub mode: Option<PermissionMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxLevel>,
+    /// Ext: whether nobody is asked; left out, it stays unless `mode` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never_ask: Option<bool>,
 }
 
 impl PolicyPatch {
     /// The pair that results when this change is folded into `current`.
     #[must_use]
     pub fn over(self, current: Policy) -> Policy {
-        Policy { mode: self.mode.unwrap_or(current.mode), sandbox: self.sandbox.unwrap_or(current.sandbox) }
+        Policy {
+            mode: self.mode.unwrap_or(current.mode),
+            sandbox: self.sandbox.unwrap_or(current.sandbox),
+            never_ask: self.never_ask.unwrap_or(current.never_ask && self.mode.is_none()),
+        }
     }
 }
 
 impl From<Policy> for PolicyPatch {
     fn from(policy: Policy) -> Self {
-        Self { mode: Some(policy.mode), sandbox: Some(policy.sandbox) }
+        Self { mode: Some(policy.mode), sandbox: Some(policy.sandbox), never_ask: Some(policy.never_ask) }
     }
 }
 

@@ -43,6 +43,9 @@ pub struct SessionSnapshot {
     pub permission_mode: PermissionMode,
     #[serde(default)]
     pub sandbox_policy: SandboxLevel,
+    /// Ext: nobody is asked; what the mode would ask is rejected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_ask: bool,
     /// What "allow for this session" answers left.
     #[serde(default)]
     pub rules: Vec<SessionRule>,

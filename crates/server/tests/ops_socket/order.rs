@@ -76,7 +76,7 @@ async fn a_list_is_bounded_and_never_without_a_turn_that_runs() {
 async fn a_policy_sent_before_a_prompt_holds_for_it() {
     let stage = Stage::new().await;
     let (mut client, session) = stage.session("rehearsal").await;
-    let policy = Policy { mode: PermissionMode::Ask, sandbox: SandboxLevel::ReadOnly };
+    let policy = Policy { mode: PermissionMode::Ask, sandbox: SandboxLevel::ReadOnly, never_ask: false };
     let op = client.state.set_policy(&session, policy, "policy");
     client.sends(serde_json::to_value(op).unwrap()).await;
     client.prompts(&session, "run echo hi").await;

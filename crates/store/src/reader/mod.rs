@@ -53,6 +53,10 @@ impl Reader {
         Self { pool: Arc::new(Pool { place, options, indexing, permits, idle: Mutex::default() }) }
     }
 
+    pub(crate) fn place(&self) -> &Place {
+        &self.pool.place
+    }
+
     /// A connection for one read. If the read fails, or its future is dropped, the connection is not used again.
     async fn lease(&self) -> Result<Lease, StoreError> {
         let permit = self.pool.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;

@@ -45,6 +45,14 @@ impl Fork {
     }
 }
 
+/// The name under which another database is read while it is copied from.
+const ELSEWHERE: &str = "elsewhere";
+
+/// A statement about the source, in the database where it is.
+fn about(sql: &str, from: &str) -> Statement {
+    Statement::composed(sql.replace("{from}", from))
+}
+
 /// Rows copied by one statement. A statement that reads and writes one table holds what it has read in memory.
 const COPY_ROWS: i64 = 1024;
 
@@ -53,7 +61,7 @@ const COPY_ROWS: i64 = 1024;
 const COPY: &str = "insert into facts (session, seq, through_seq, turn, item_seq, at_ms, kind, body) \
      select ?1, seq, min(through_seq, ?5), turn, item_seq, at_ms, kind, \
      case when kind = 'permission_resolved' and json_valid(body) then json_remove(body, '$.kept_rule') else body end \
-     from facts where session = ?2 and seq > ?3 and seq <= ?4 and kind not in ('session_created', 'agent_session', \
+     from {from}.facts where session = ?2 and seq > ?3 and seq <= ?4 and kind not in ('session_created', 'agent_session', \
      'policy_changed', 'settings_changed', 'queue_changed', 'archived', 'worktree_discarded', 'rule_removed')";
 
 /// A turn that the source took back later is not taken back in the fork.
@@ -64,7 +72,7 @@ const COPY_TURNS: &str = "with reverts (seq, from_seq) as materialized \
      select ?1, t.first_seq, t.id, t.end_seq, t.status, \
      t.reverted = 1 and exists (select 1 from reverts r where r.from_seq <= t.first_seq and r.seq > t.first_seq), \
      t.compacted, t.started_at_ms, t.ended_at_ms, t.failure, t.context \
-     from turns t where t.session = ?2 and t.first_seq <= ?3";
+     from {from}.turns t where t.session = ?2 and t.first_seq <= ?3";
 
 /// Seqs of the facts from which the row of a session without settings follows.
 const TELLING: &str = "select max(through_seq), \
@@ -75,22 +83,33 @@ const TELLING: &str = "select max(through_seq), \
      min(seq) filter (where kind = 'prompt' and json_valid(body) and body ->> '$.display' <> '') \
      from facts where session = ?1";
 
-/// Copies. The outer error is the database's, and the connection is not to be used again after it.
+/// Copies, from another database if one is named. The outer error is the database's, and the connection is not to be used
+/// again after it.
 pub(super) async fn fork(
     connection: &mut SqliteConnection,
     fork: &Fork,
+    elsewhere: Option<String>,
 ) -> Result<Result<SessionRow, ForkError>, sqlx::Error> {
+    let from = if elsewhere.is_some() { ELSEWHERE } else { "main" };
+    if let Some(uri) = &elsewhere {
+        let attach = Statement::composed(format!("attach database ?1 as {ELSEWHERE}"));
+        attach.bind(uri.clone()).execute(connection).await?;
+    }
     connection.execute("begin immediate").await?;
-    let row = copy(connection, fork).await?;
+    let row = copy(connection, fork, from).await?;
     connection.execute(if row.is_ok() { "commit" } else { "rollback" }).await?;
+    if elsewhere.is_some() {
+        Statement::composed(format!("detach database {ELSEWHERE}")).execute(connection).await?;
+    }
     Ok(row)
 }
 
 async fn copy(
     connection: &mut SqliteConnection,
     fork: &Fork,
+    from_where: &str,
 ) -> Result<Result<SessionRow, ForkError>, sqlx::Error> {
-    if let Err(refusal) = check(connection, fork).await? {
+    if let Err(refusal) = check(connection, fork, from_where).await? {
         return Ok(Err(refusal));
     }
     let (id, source) = (fork.session.0, fork.source.0);
@@ -106,12 +125,12 @@ async fn copy(
     }
     append(connection, &first).await?;
     let mut from = 1;
-    while let Some(to) = next_slice(connection, fork, from).await? {
-        let copy = Statement::new(COPY).id(id).id(source).int(from).int(to).int(fork.through_seq);
+    while let Some(to) = next_slice(connection, fork, from_where, from).await? {
+        let copy = about(COPY, from_where).id(id).id(source).int(from).int(to).int(fork.through_seq);
         copy.execute(connection).await?;
         from = to;
     }
-    Statement::new(COPY_TURNS).id(id).id(source).int(fork.through_seq).execute(connection).await?;
+    about(COPY_TURNS, from_where).id(id).id(source).int(fork.through_seq).execute(connection).await?;
     let Some(mut row) = SessionRow::created(&first) else {
         return Ok(Err(ForkError::Exists { session: fork.session }));
     };
@@ -135,9 +154,13 @@ async fn copy(
 }
 
 /// Whether the source can be cut there.
-async fn check(connection: &mut SqliteConnection, fork: &Fork) -> Result<Result<(), ForkError>, sqlx::Error> {
+async fn check(
+    connection: &mut SqliteConnection,
+    fork: &Fork,
+    from_where: &str,
+) -> Result<Result<(), ForkError>, sqlx::Error> {
     let (session, through) = (fork.source, fork.through_seq);
-    let last = Statement::new("select last_seq from sessions where id = ?1").id(session.0);
+    let last = about("select last_seq from {from}.sessions where id = ?1", from_where).id(session.0);
     let Some(row) = connection.fetch_optional(last.query()?).await? else {
         return Ok(Err(ForkError::UnknownSource { session }));
     };
@@ -145,8 +168,8 @@ async fn check(connection: &mut SqliteConnection, fork: &Fork) -> Result<Result<
     if through == 0 || through > last {
         return Ok(Err(ForkError::NoSuchSeq { session, through, last }));
     }
-    let turn = "select id, end_seq from turns where session = ?1 and first_seq <= ?2 order by first_seq desc limit 1";
-    let turn = Statement::new(turn).id(session.0).int(through);
+    let turn = "select id, end_seq from {from}.turns where session = ?1 and first_seq <= ?2 order by first_seq desc limit 1";
+    let turn = about(turn, from_where).id(session.0).int(through);
     let Some(row) = connection.fetch_optional(turn.query()?).await? else { return Ok(Ok(())) };
     let end: Option<i64> = row.try_get(1)?;
     if end.is_some_and(|end| end.unsigned_abs() <= through) {
@@ -160,11 +183,12 @@ async fn check(connection: &mut SqliteConnection, fork: &Fork) -> Result<Result<
 async fn next_slice(
     connection: &mut SqliteConnection,
     fork: &Fork,
+    from_where: &str,
     from: Seq,
 ) -> Result<Option<Seq>, sqlx::Error> {
-    let sql = "select max(seq) from (select seq from facts where session = ?1 and seq > ?2 and seq <= ?3 \
+    let sql = "select max(seq) from (select seq from {from}.facts where session = ?1 and seq > ?2 and seq <= ?3 \
                order by seq limit ?4)";
-    let slice = Statement::new(sql).id(fork.source.0).int(from).int(fork.through_seq).bind(COPY_ROWS);
+    let slice = about(sql, from_where).id(fork.source.0).int(from).int(fork.through_seq).bind(COPY_ROWS);
     let row = connection.fetch_one(slice.query()?).await?;
     Ok(row.try_get::<Option<i64>, _>(0)?.map(i64::unsigned_abs))
 }

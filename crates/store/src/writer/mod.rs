@@ -198,8 +198,20 @@ impl Writer {
     /// # Errors
     /// See [`ForkError`].
     pub async fn fork(&self, fork: Fork) -> Result<SessionRow, ForkError> {
+        self.fork_of(fork, None).await
+    }
+
+    /// The same of a session in another store of this process.
+    ///
+    /// # Errors
+    /// See [`ForkError`].
+    pub async fn fork_from(&self, source: &Reader, fork: Fork) -> Result<SessionRow, ForkError> {
+        self.fork_of(fork, Some(source.place().uri())).await
+    }
+
+    async fn fork_of(&self, fork: Fork, from: Option<String>) -> Result<SessionRow, ForkError> {
         let (reply, answer) = oneshot::channel();
-        let job = Job::Fork { fork: fork.into(), reply };
+        let job = Job::Fork { fork: fork.into(), from, reply };
         self.shared.queue.send(job).await.map_err(|_| StoreError::Closed)?;
         let row = answer.await.map_err(|_| StoreError::Closed)??;
         self.flush().await.map_err(|error| fork::failed(error.into()))?;

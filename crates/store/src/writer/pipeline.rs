@@ -39,7 +39,8 @@ pub(super) enum Job {
     /// Remove a session's rows and note that its facts are to be removed.
     Delete { session: SessionId, reply: oneshot::Sender<Result<(), StoreError>> },
     /// Copy a session's history into a new one.
-    Fork { fork: Box<Fork>, reply: oneshot::Sender<Result<SessionRow, ForkError>> },
+    /// `from` says where the source is, if it is not here.
+    Fork { fork: Box<Fork>, from: Option<String>, reply: oneshot::Sender<Result<SessionRow, ForkError>> },
 }
 
 /// A commit on its way.
@@ -173,9 +174,9 @@ impl Pipeline {
                     self.commit(std::mem::take(&mut group)).await;
                     self.delete(session, reply).await;
                 }
-                Job::Fork { fork, reply } => {
+                Job::Fork { fork, from, reply } => {
                     self.commit(std::mem::take(&mut group)).await;
-                    let row = self.fork(&fork).await.unwrap_or_else(|error| Err(fork::failed(error)));
+                    let row = self.fork(&fork, from).await.unwrap_or_else(|error| Err(fork::failed(error)));
                     if row.is_ok() {
                         self.indexing.mark(fork.session, Gives::Prompt);
                     }
@@ -315,12 +316,16 @@ impl Pipeline {
         reply.send(result).ok();
     }
 
-    async fn fork(&mut self, fork: &Fork) -> Result<Result<SessionRow, ForkError>, sqlx::Error> {
+    async fn fork(
+        &mut self,
+        fork: &Fork,
+        from: Option<String>,
+    ) -> Result<Result<SessionRow, ForkError>, sqlx::Error> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             None => self.connection.insert(self.place.connect(Role::Write, &self.options).await?),
         };
-        let row = fork::fork(connection, fork).await;
+        let row = fork::fork(connection, fork, from).await;
         if row.is_err() {
             self.connection = None;
         }

@@ -64,14 +64,14 @@ fn policies_of_existing_clients() {
     assert_eq!(policy(Some(granular), None), of(Mode::Ask, WorkspaceWrite));
     assert_eq!(policy(Some(AskForApproval::OnRequest), None), of(Mode::AcceptEdits, WorkspaceWrite));
     let never = Some(AskForApproval::Never);
-    assert_eq!(policy(never, Some(DangerFullAccess)), of(Mode::Yolo, DangerFullAccess));
-    assert_eq!(policy(never, Some(ReadOnly)), of(Mode::Yolo, ReadOnly));
-    assert_eq!(policy(never, None), of(Mode::AcceptEdits, WorkspaceWrite), "no command runs unasked");
+    assert_eq!(policy(never, Some(DangerFullAccess)), of(Mode::NeverAsk, DangerFullAccess));
+    assert_eq!(policy(never, Some(ReadOnly)), of(Mode::NeverAsk, ReadOnly));
+    assert_eq!(policy(never, None), of(Mode::NeverAsk, WorkspaceWrite));
 }
 
 #[test]
 fn a_policy_that_is_told_is_the_one_that_comes_back() {
-    for mode in [Mode::Ask, Mode::AcceptEdits] {
+    for mode in [Mode::Ask, Mode::AcceptEdits, Mode::NeverAsk] {
         for sandbox in [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::DangerFullAccess] {
             let policy = Policy { mode, sandbox };
             let told = sandbox_policy_out(sandbox, &["/repo".into()]);

@@ -66,7 +66,11 @@ fn other_ops_are_settled_by_their_own_kind_of_answer() {
     let mut new = NewSession::new(Provider::Grok, "/work");
     new.request_id = Some("new".into());
     state.submit(Op::NewSession(new));
-    state.set_policy("s", Policy { mode: PermissionMode::Yolo, sandbox: SandboxLevel::ReadOnly }, "policy");
+    state.set_policy(
+        "s",
+        Policy { mode: PermissionMode::Yolo, sandbox: SandboxLevel::ReadOnly, never_ask: false },
+        "policy",
+    );
     assert_eq!(
         settled(&tells(&mut state, json!({"event": "turn_started", "session": "s", "request_id": "new"}))),
         []
