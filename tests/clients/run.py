@@ -126,6 +126,7 @@ def sdk(server):
         said = run([python, script, "first", server, work], env)
         thread = next(line.split()[-1] for line in said.splitlines() if line.startswith("thread "))
         run([python, script, "second", server, work, thread], env)
+        run([python, script, "manages", server, work, thread], env)
         run([python, script, "decides", server, work], env)
         run([python, script, "asynchronous", server, work], env)
     finally:

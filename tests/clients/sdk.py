@@ -1,4 +1,4 @@
-"""The official Python SDK against the binary: `sdk.py first|second|decides|asynchronous BINARY WORK [THREAD]`.
+"""The official Python SDK against the binary: `sdk.py first|second|manages|decides|asynchronous BINARY WORK [THREAD]`.
 
 Run by run.py, in an environment that has the SDK. Prints what it sees; what is wrong is an exception.
 """
@@ -104,6 +104,56 @@ def second(binary, work, thread_id):
         check(len(thread.read(include_turns=True).thread.turns) == len(before) + 1, "the turn was added")
 
 
+def manages(binary, work, thread_id):
+    """Steer, fork, name, archive, search, compact: the rest of what the SDK does with threads."""
+    with Codex(config(binary, work)) as codex:
+        thread = codex.thread_resume(thread_id, include_turns=False)
+        turns = len(thread.read(include_turns=True).thread.turns)
+
+        turn = thread.turn("say Working.\nhang polite")
+        steered, texts = False, []
+        for event in turn.stream():
+            understood(event)
+            if isinstance(event.payload, AgentMessageDeltaNotification):
+                texts.append(event.payload.delta)
+                if not steered:
+                    print("steered turn:", turn.steer("say Steered.").turn_id == turn.id)
+                    steered = True
+            last = event
+        print("after the steer:", last.payload.turn.status.value, "".join(texts))
+        check(last.payload.turn.status.value == "completed" and "".join(texts) == "Working.Steered.", texts)
+
+        fork = codex.thread_fork(thread_id)
+        copied = fork.read(include_turns=True).thread.turns
+        print("forked:", fork.id != thread_id, "with", len(copied), "turns")
+        check(fork.id != thread_id and len(copied) == turns + 1, copied)
+        result = fork.run("say Only in the fork.")
+        check(result.final_response == "Only in the fork.", result)
+        check(len(thread.read(include_turns=True).thread.turns) == turns + 1, "the source stays as it is")
+
+        fork.set_name("A fork of needles")
+        found = codex.thread_list(search_term="needles").data
+        print("found:", [(one.id == fork.id, one.name) for one in found])
+        check([one.id for one in found] == [fork.id], found)
+        check(codex.thread_list(search_term="no such words anywhere").data == [], "nothing else is found")
+
+        codex.thread_archive(fork.id)
+        here, there = codex.thread_list().data, codex.thread_list(archived=True).data
+        print("archived:", fork.id not in [one.id for one in here], [one.id == fork.id for one in there])
+        check(fork.id not in [one.id for one in here] and [one.id for one in there] == [fork.id], there)
+        check(codex.thread_unarchive(fork.id).id == fork.id, "it comes back")
+        check(fork.id in [one.id for one in codex.thread_list().data], "and is listed again")
+
+        try:
+            thread.compact()
+        except JsonRpcError as error:
+            print("compact:", error)
+            check(error.data["reason"] == "unsupported_by_agent", error)
+        else:
+            raise AssertionError("an agent without a compact command is not asked to compact")
+        check(thread.run("say Still here.").final_response == "Still here.", "the thread goes on")
+
+
 def decides(binary, work):
     """A callback of one's own decides about commands."""
     asked = []
@@ -140,4 +190,4 @@ def asynchronous(binary, work):
 
 
 if __name__ == "__main__":
-    {"first": first, "second": second, "decides": decides, "asynchronous": asynchronous}[sys.argv[1]](*sys.argv[2:])
+    {"first": first, "second": second, "manages": manages, "decides": decides, "asynchronous": asynchronous}[sys.argv[1]](*sys.argv[2:])
