@@ -1,11 +1,14 @@
 //! A client that closes its end of stdin is still told how everything ends, and one that closes stderr is served.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::rc::Rc;
 
 use serde_json::{Value, json};
+use signalbox_testkit::Schemas;
 
 /// A server on stdio and what its only client sees of it.
 struct Served {
@@ -22,10 +25,18 @@ fn begins(home: &Path, set_up: impl FnOnce(&mut Command), script: &str) -> Serve
     set_up(&mut command);
     let mut server = command.spawn().unwrap();
     let mut input = server.stdin.take().unwrap();
-    let mut frames = BufReader::new(server.stdout.take().unwrap())
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    let mut ask = |frame: Value| writeln!(input, "{frame}").unwrap();
+    let asked: Rc<RefCell<Vec<Value>>> = Rc::default();
+    let known = asked.clone();
+    let mut frames = BufReader::new(server.stdout.take().unwrap()).lines().map(move |line| {
+        let frame: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let request = |id: &Value| known.borrow().iter().find(|asked| asked["id"] == *id).cloned();
+        Schemas::get().frame(&frame, request).unwrap();
+        frame
+    });
+    let mut ask = |frame: Value| {
+        writeln!(input, "{frame}").unwrap();
+        asked.borrow_mut().push(frame);
+    };
     ask(json!({"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "t", "version": "1"}}}));
     ask(json!({"id": 2, "method": "thread/start", "params": {"cwd": home}}));
     let started = frames.find(|frame| frame["id"] == 2).unwrap();

@@ -11,7 +11,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use signalbox_testkit::Schemas;
 use tempfile::TempDir;
 
 /// A home and a small repository to work in.
@@ -335,13 +336,12 @@ fn a_home_has_one_server() {
     let mut first =
         place.signalbox(&["app-server"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = first.stdin.take().unwrap();
-    writeln!(
-        stdin,
-        r#"{{"id":1,"method":"initialize","params":{{"clientInfo":{{"name":"t","version":"1"}}}}}}"#
-    )
-    .unwrap();
+    let hello = json!({ "id": 1, "method": "initialize",
+                        "params": { "clientInfo": { "name": "t", "version": "1" } } });
+    writeln!(stdin, "{hello}").unwrap();
     let mut answer = String::new();
     BufReader::new(first.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    Schemas::get().response(&hello, &serde_json::from_str(&answer).unwrap()).unwrap();
     assert!(answer.contains("t/1."), "{answer}");
 
     let holder = format!("in use by signalbox app-server (process {}", first.id());

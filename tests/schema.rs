@@ -75,6 +75,24 @@ fn a_difference_is_told_in_few_lines() {
     assert!(difference("", &long).ends_with("+ … 12 more lines"));
 }
 
+/// A test that reads what the server writes without the clients of the testkit, which check every frame, must do so itself.
+#[test]
+fn no_test_reads_frames_past_the_checks() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests");
+    let mut readers = 0;
+    for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        if text.contains("\"app-server\"") && text.contains("stdout.take()") {
+            readers += 1;
+            assert!(text.contains("Schemas::get()"), "{} does not check the frames it reads", file.display());
+        }
+    }
+    assert!(readers > 0, "nobody does; then this test has no purpose");
+}
+
 #[test]
 fn every_message_says_where_it_belongs() {
     let schema: Value = serde_json::from_str(&printed()).unwrap();

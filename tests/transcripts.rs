@@ -1,8 +1,10 @@
 //! The transcripts in `tests/transcripts`, played over stdio and over the unix socket. `UPDATE=1` rewrites them.
 #![allow(clippy::disallowed_methods)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use serde_json::Value;
 use signalbox_testkit::{App, play};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/transcripts");
@@ -69,6 +71,8 @@ transcripts! {
     compat,
     settings,
     pages,
+    compact_asked,
+    patch_grows,
 }
 
 #[test]
@@ -81,4 +85,82 @@ fn every_file_is_played() {
     let mut names = NAMES.to_vec();
     names.sort_unstable();
     assert_eq!(files, names);
+}
+
+/// What existing clients know and this server tells, but no transcript shows, and why.
+const NOT_SHOWN: &[(&str, &str)] = &[(
+    "thread/closed",
+    "a thread is unloaded when nobody has needed it for a time, and transcripts know no time",
+)];
+
+#[test]
+fn every_message_that_existing_clients_know_is_in_a_transcript() {
+    let read = |file: &str| -> Value {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let recorded = read("tests/conformance/codex-v2.schema.json");
+    let ours = read("schema/signalbox.schema.json");
+    let mut shown = Shown::default();
+    for name in NAMES {
+        let file = Path::new(FOLDER).join(format!("{name}.txt"));
+        shown.read(&std::fs::read_to_string(file).unwrap());
+    }
+    let mut missing = Vec::new();
+    for (part, union, shown) in [
+        ("requests", "ClientRequestMessage", &shown.answered),
+        ("notifications", "ServerNotificationMessage", &shown.told),
+        ("serverRequests", "ServerRequestMessage", &shown.asked),
+    ] {
+        for message in ours["$defs"][union]["oneOf"].as_array().unwrap() {
+            let method = message["x-method"].as_str().unwrap();
+            let excused = NOT_SHOWN.iter().any(|(known, _why)| *known == method);
+            if recorded[part].get(method).is_some() && !shown.contains(method) && !excused {
+                missing.push(format!("{part}: {method}"));
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "no transcript in tests/transcripts shows (a request with its result):\n  {}",
+        missing.join("\n  ")
+    );
+}
+
+/// The methods that occur in transcripts.
+#[derive(Default)]
+struct Shown {
+    /// Requests that got a result.
+    answered: BTreeSet<String>,
+    told: BTreeSet<String>,
+    asked: BTreeSet<String>,
+}
+
+impl Shown {
+    fn read(&mut self, transcript: &str) {
+        let mut open: BTreeMap<(String, String), String> = BTreeMap::new();
+        for line in transcript.lines().filter(|line| !line.starts_with(['#', '@'])) {
+            let Some(at) = line.find(['→', '←']) else { continue };
+            let sent = line[at..].starts_with('→');
+            // What is no JSON is sent on purpose.
+            let Ok(frame) = serde_json::from_str::<Value>(line[at..].trim_start_matches(['→', '←']))
+            else {
+                continue;
+            };
+            let frames = frame.as_array().cloned().unwrap_or_else(|| vec![frame]);
+            for frame in frames {
+                let id = (line[..at].to_owned(), frame["id"].to_string());
+                let method = frame["method"].as_str().map(str::to_owned);
+                match (sent, method, frame.get("id").is_some()) {
+                    (true, Some(method), true) => drop(open.insert(id, method)),
+                    (false, Some(method), true) => drop(self.asked.insert(method)),
+                    (false, Some(method), false) => drop(self.told.insert(method)),
+                    (false, None, true) if frame.get("result").is_some() => {
+                        self.answered.extend(open.remove(&id));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
 }

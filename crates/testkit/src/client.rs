@@ -1,7 +1,7 @@
 //! One client: frames out, frames in, each of which is checked on its way; and bounded waits for what must come.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -318,6 +318,13 @@ impl Client {
         }
     }
 
+    /// Looks at what has come and nobody has waited for, so that no frame goes unchecked.
+    fn checks_the_rest(&mut self) {
+        while let Came::Line(line) = self.wire.next(Duration::ZERO) {
+            self.take(&line);
+        }
+    }
+
     fn check(&mut self, frame: &Frame) -> Result<(), String> {
         match frame {
             Frame::Notification(frame) => {
@@ -379,5 +386,13 @@ impl Client {
             frames.join("\n"),
             self.stderr.tail()
         );
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.checks_the_rest();
+        }
     }
 }

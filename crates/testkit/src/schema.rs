@@ -48,6 +48,23 @@ impl Schemas {
         Self { ours, recorded, variants, compiled: Mutex::default() }
     }
 
+    /// Checks a frame of the server, whatever it is; `request` gives the request of the client that has this id.
+    ///
+    /// # Errors
+    /// What is wrong, with the path.
+    pub fn frame(&self, frame: &Value, request: impl FnOnce(&Value) -> Option<Value>) -> Result<(), String> {
+        match (frame.get("method").is_some(), frame.get("id")) {
+            (true, None) => self.notification(frame),
+            (true, Some(_)) => self.server_request(frame),
+            (false, Some(Value::Null)) => self.error(frame),
+            (false, Some(id)) => match request(id) {
+                Some(request) => self.response(&request, frame),
+                None => Err(format!("an answer to no request: {frame}")),
+            },
+            (false, None) => Err(format!("neither request, response nor notification: {frame}")),
+        }
+    }
+
     /// Checks a notification of the server.
     ///
     /// # Errors
