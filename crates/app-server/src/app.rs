@@ -189,9 +189,8 @@ impl Hooks for AppHooks {
     }
 
     fn overflowed(&self, peer: &Peer) {
-        // What is refused is lost, and nothing makes up for it yet. Better no connection than one with a hole.
-        tracing::warn!(connection = %peer.id(), "a client reads too slowly; its connection ends");
-        peer.close("the client reads too slowly");
+        // What is refused is made good when the client reads again, or it is told to resume what it follows.
+        tracing::info!(connection = %peer.id(), "a client reads too slowly");
     }
 
     fn closed(&self, peer: &Peer, _reason: &CloseReason) {

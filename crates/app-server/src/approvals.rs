@@ -12,7 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use signalbox_engine::{OpError, Origin, Resolution};
 use signalbox_facts::{InputId, PendingInput, PermissionResolved, ResolverKind, SessionId};
-use signalbox_protocol::app::{Approval, ApprovalDecision, ServerRequest, method};
+use signalbox_protocol::app::{
+    Approval, ApprovalDecision, RequestId, ServerRequest, ServerRequestResolvedNotification, method,
+};
+use signalbox_protocol::ops;
 use signalbox_rpc::{ConnectionId, Frame, Peer, RequestEnd, StrayResponse};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -165,6 +168,36 @@ impl Approvals {
     /// What became of an approval that is not open any more.
     pub(crate) fn resolved(&self, input: InputId) -> Option<Resolved> {
         self.resolved.lock().iter().rev().find(|resolved| resolved.input == input).cloned()
+    }
+
+    /// How it is told that an approval needs no answer any more.
+    pub(crate) fn told(&self, session: SessionId, input: InputId) -> ServerRequestResolvedNotification {
+        let resolved = self.resolved(input).map(|resolved| resolved.resolution);
+        // One that is not remembered any more was of a turn that is long over.
+        let (by, name, decision) = resolved.map_or(("interrupt", None, "cancel"), |resolution| {
+            (resolution.by, resolution.name, resolution.decision)
+        });
+        let kind = match by {
+            "client" => ops::ResolverKind::Client,
+            "policy" => ops::ResolverKind::Policy,
+            "restart" => ops::ResolverKind::Restart,
+            "unattended" => ops::ResolverKind::Unattended,
+            _ => ops::ResolverKind::Interrupt,
+        };
+        ServerRequestResolvedNotification {
+            thread_id: session.to_string(),
+            request_id: RequestId::String(input.to_string()),
+            approval_id: input.to_string(),
+            decision: match decision {
+                "accept" => Some(ApprovalDecision::Accept),
+                "acceptForSession" => Some(ApprovalDecision::AcceptForSession),
+                "decline" => Some(ApprovalDecision::Decline),
+                "cancel" => Some(ApprovalDecision::Cancel),
+                _ => None,
+            },
+            option_id: None,
+            by: ops::Resolver { kind, name },
+        }
     }
 
     /// A thread has left memory.

@@ -1,40 +1,31 @@
-//! What is kept of one connection: who the client is, what it follows, and deliveries that are held for a while.
+//! What is kept of one connection: who the client is, and the flows of the threads that concern it.
 //!
 //! Deliveries of a thread are held while a request of this connection about that thread is being answered, so that the
 //! answer precedes what it caused. Holds are counted; when the last one of a thread is released, what waited goes out in
 //! order.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+pub(crate) mod flow;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use signalbox_facts::SessionId;
-use signalbox_protocol::app::{ClientCapabilities, OpEvents, method};
-use signalbox_rpc::{Frame, Peer, Pushed, Role};
+use signalbox_protocol::app::{ClientCapabilities, OpEvents};
+use signalbox_rpc::{Frame, Peer, Role};
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::Ask;
+use crate::hub::frames::Placed;
+use crate::hub::ring::Cut;
 use crate::hubs::Hubs;
+use crate::lag;
 
-/// Most bytes that are held for one thread. If an answer takes so long that more comes, the rest flows before it: an
-/// early notification is better than a lost one.
-const HELD_BYTES: usize = 4 * 1024 * 1024;
+use self::flow::{Delivery, Flow, Known, Taken, To};
 
-/// What a connection is told of a thread that it does not follow: what everybody is told, and warnings about its own calls.
-const TOLD_TO_ALL: [&str; 12] = [
-    method::THREAD_STARTED,
-    method::THREAD_STATUS_CHANGED,
-    method::THREAD_ACTIVITY_CHANGED,
-    method::THREAD_NAME_UPDATED,
-    method::THREAD_ARCHIVED,
-    method::THREAD_UNARCHIVED,
-    method::THREAD_DELETED,
-    method::THREAD_CLOSED,
-    method::THREAD_WORKTREE_DISCARDED,
-    method::THREAD_RESYNC_REQUIRED,
-    method::WARNING,
-    method::EVENT,
-];
+/// Threads of which a client that does not follow them may have missed something. One that misses more is not worth keeping.
+const MISSED_THREADS: usize = 4096;
 
 /// Who the client says it is, and what it wants.
 #[derive(Debug)]
@@ -48,36 +39,23 @@ pub(crate) struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     client: OnceLock<Client>,
-    held: Mutex<HashMap<SessionId, Held>>,
-    following: Mutex<HashSet<SessionId>>,
+    /// The threads it follows, is held for, or has missed something of.
+    flows: Mutex<HashMap<SessionId, Arc<Flow>>>,
+    /// A task waits to send the text that is being merged.
+    merging: AtomicBool,
+    /// A task waits for the client to read again.
+    catching_up: AtomicBool,
     /// Searches for files that run, by the client's own tokens.
     searches: Mutex<HashMap<String, CancellationToken>>,
 }
 
-/// What waits for the release of a thread.
-#[derive(Debug, Default)]
-struct Held {
-    holds: usize,
-    waiting: VecDeque<Delivery>,
-    bytes: usize,
-}
-
-/// Something for one connection.
-#[derive(Debug, Clone)]
-pub(crate) enum Delivery {
-    /// A notification.
-    Notify(Frame),
-    /// A request about an approval.
-    Ask(Ask),
-}
-
-impl Delivery {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Notify(frame) => frame.bytes().len(),
-            Self::Ask(ask) => ask.frame.bytes().len(),
-        }
-    }
+/// What a connection that reads again must be told.
+#[derive(Debug)]
+pub(crate) enum Missed {
+    /// What has happened in a thread that it follows.
+    Thread(Arc<Flow>, Arc<Known>),
+    /// How a thread that it does not follow stands.
+    State(Arc<Flow>),
 }
 
 impl Connection {
@@ -101,22 +79,45 @@ impl Connection {
         self.client.get()
     }
 
-    /// Whether it wants raw core events of all threads, or of those that it follows.
-    pub(crate) fn op_events(&self) -> OpEvents {
-        self.client.get().map(|client| client.capabilities.op_events).unwrap_or_default()
+    fn capabilities(&self) -> Option<&ClientCapabilities> {
+        self.client.get().map(|client| &client.capabilities)
     }
 
-    pub(crate) fn follow(&self, session: SessionId) {
-        self.following.lock().insert(session);
+    /// Whether it wants raw core events of all threads, or of those that it follows.
+    pub(crate) fn op_events(&self) -> OpEvents {
+        self.capabilities().map(|capabilities| capabilities.op_events).unwrap_or_default()
+    }
+
+    /// Whether it resumes a thread when it is told to.
+    pub(crate) fn can_resync(&self) -> bool {
+        self.capabilities().is_some_and(|capabilities| capabilities.resync)
+    }
+
+    /// How long deltas wait for their successors.
+    fn delta_interval(&self) -> Option<Duration> {
+        let wanted = self.capabilities()?.delta_interval_ms.filter(|interval| *interval > 0);
+        wanted.map(|interval| Duration::from_millis(interval.into()))
+    }
+
+    /// The flow of a thread that it follows from now on.
+    pub(crate) fn follow(&self, session: SessionId) -> Arc<Flow> {
+        let mut flows = self.flows.lock();
+        let flow = flows.entry(session).or_insert_with(|| Flow::new(session)).clone();
+        flow.follow(true);
+        flow
     }
 
     pub(crate) fn unfollow(&self, session: SessionId) {
-        self.following.lock().remove(&session);
+        let mut flows = self.flows.lock();
+        if let Some(flow) = flows.get(&session) {
+            flow.follow(false);
+        }
+        tidy(&mut flows, session);
     }
 
     /// How many threads it follows.
     pub(crate) fn following(&self) -> usize {
-        self.following.lock().len()
+        self.flows.lock().values().filter(|flow| flow.is_following()).count()
     }
 
     /// A search for files begins; an earlier one with the same token ends. Those that have ended are forgotten.
@@ -128,73 +129,69 @@ impl Connection {
         }
     }
 
+    /// The thread has left memory.
+    pub(crate) fn unload(&self, session: SessionId) {
+        let mut flows = self.flows.lock();
+        if let Some(flow) = flows.get(&session) {
+            flow.unload();
+        }
+        tidy(&mut flows, session);
+    }
+
     /// Everything it follows, and from now on nothing.
-    pub(crate) fn take_following(&self) -> HashSet<SessionId> {
-        std::mem::take(&mut *self.following.lock())
+    pub(crate) fn take_following(&self) -> Vec<SessionId> {
+        let flows = std::mem::take(&mut *self.flows.lock());
+        flows.into_values().filter(|flow| flow.is_following()).map(|flow| flow.session).collect()
     }
 
-    /// Delivers, or lets it wait if the thread is held.
-    fn deliver(&self, hubs: &Hubs, peer: &Peer, session: SessionId, delivery: Delivery) -> Pushed {
-        // The lock is kept while pushing, so that nothing overtakes what is being released.
-        let mut held = self.held.lock();
-        if let Some(thread) = held.get_mut(&session) {
-            let bytes = delivery.bytes();
-            if thread.bytes + bytes <= HELD_BYTES {
-                thread.bytes += bytes;
-                thread.waiting.push_back(delivery);
-                return Pushed::Queued;
-            }
-            thread.bytes = 0;
-            for waiting in std::mem::take(&mut thread.waiting) {
-                // What becomes of each is what becomes of the last: they go into the same outbox.
-                let _ = send(hubs, peer, waiting);
-            }
-        }
-        send(hubs, peer, delivery)
+    fn flow(&self, session: SessionId) -> Option<Arc<Flow>> {
+        self.flows.lock().get(&session).cloned()
     }
 
-    /// What waits for a thread's release is in the snapshot that is about to be made, so it is not told again. Warnings are in
-    /// no snapshot; they go out now, because their place is before it.
-    pub(crate) fn superseded(&self, hubs: &Hubs, peer: &Peer, session: SessionId) {
-        let mut held = self.held.lock();
-        let Some(thread) = held.get_mut(&session) else { return };
-        thread.bytes = 0;
-        for delivery in std::mem::take(&mut thread.waiting) {
-            if matches!(&delivery, Delivery::Notify(frame) if frame.method() == method::WARNING) {
-                // A connection that has ended takes nothing; its end is noticed elsewhere.
-                let _ = send(hubs, peer, delivery);
-            }
-        }
-    }
-
-    /// The subscription has ended: of what waits for the thread's release only what everybody is told is still told.
+    /// The client has left the thread: of what is held only what everybody is told is still told.
     pub(crate) fn unsubscribed(&self, session: SessionId) {
-        self.unfollow(session);
-        let mut held = self.held.lock();
-        let Some(thread) = held.get_mut(&session) else { return };
-        thread.waiting.retain(
-            |delivery| matches!(delivery, Delivery::Notify(frame) if TOLD_TO_ALL.contains(&frame.method())),
-        );
-        thread.bytes = thread.waiting.iter().map(Delivery::bytes).sum();
+        let mut flows = self.flows.lock();
+        if let Some(flow) = flows.get(&session) {
+            flow.leave();
+        }
+        tidy(&mut flows, session);
     }
 
-    /// A request about this approval that still waits here is forgotten; false if there was none.
-    pub(crate) fn forget_held(&self, session: SessionId, approval: &str) -> bool {
-        let mut held = self.held.lock();
-        let Some(thread) = held.get_mut(&session) else { return false };
-        let before = thread.waiting.len();
-        thread.waiting.retain(|delivery| !matches!(delivery, Delivery::Ask(ask) if ask.id() == approval));
-        before != thread.waiting.len()
+    fn hold(&self, session: SessionId) -> Arc<Flow> {
+        let mut flows = self.flows.lock();
+        let flow = flows.entry(session).or_insert_with(|| Flow::new(session)).clone();
+        flow.hold();
+        flow
+    }
+
+    /// What the client must be told next, now that it reads again.
+    pub(crate) fn missed(&self) -> Option<Missed> {
+        let flows = self.flows.lock();
+        flows.values().find_map(|flow| match flow.to_catch_up() {
+            Some(known) => Some(Missed::Thread(flow.clone(), known)),
+            None => flow.missed_something().then(|| Missed::State(flow.clone())),
+        })
+    }
+
+    /// Whether it is now to be waited for until the client reads again: true once, until [`Connection::caught_up`].
+    pub(crate) fn must_catch_up(&self) -> bool {
+        !self.catching_up.swap(true, Ordering::AcqRel)
+    }
+
+    /// Nobody waits any more for the client to read again.
+    pub(crate) fn caught_up(&self) {
+        self.catching_up.store(false, Ordering::Release);
+    }
+
+    /// A thread's flow may be needed no more.
+    pub(crate) fn tidy(&self, session: SessionId) {
+        tidy(&mut self.flows.lock(), session);
     }
 }
 
-fn send(hubs: &Hubs, peer: &Peer, delivery: Delivery) -> Pushed {
-    match delivery {
-        Delivery::Notify(frame) => peer.notify(frame),
-        Delivery::Ask(ask) => {
-            ask.send(hubs, peer);
-            if peer.is_closed() { Pushed::Closed } else { Pushed::Queued }
-        }
+fn tidy(flows: &mut HashMap<SessionId, Arc<Flow>>, session: SessionId) {
+    if flows.get(&session).is_some_and(|flow| flow.is_idle()) {
+        flows.remove(&session);
     }
 }
 
@@ -221,14 +218,105 @@ impl Subscriber {
         client.unwrap_or_else(|| self.peer.label().to_string())
     }
 
-    pub(crate) fn deliver(&self, hubs: &Hubs, session: SessionId, delivery: Delivery) -> Pushed {
-        self.connection.deliver(hubs, &self.peer, session, delivery)
+    fn to<'a>(&'a self, hubs: &'a Hubs) -> To<'a> {
+        To { hubs, peer: &self.peer, merges: self.connection.delta_interval().is_some() }
+    }
+
+    /// Delivers by the flow of a thread that this connection follows.
+    pub(crate) fn deliver(&self, hubs: &Hubs, flow: &Flow, delivery: Delivery) -> Taken {
+        let taken = flow.deliver(self.to(hubs), delivery);
+        if taken.waits {
+            self.merge(hubs);
+        }
+        taken
+    }
+
+    /// Delivers what is for this client alone, also while others' deliveries are left out for it. It is bounded by its
+    /// causes, so it is never refused. Gives the cuts that belong into the thread's ring.
+    pub(crate) fn deliver_own(&self, hubs: &Hubs, flow: &Flow, told: Placed) -> Vec<Cut> {
+        let told = Placed { frame: told.frame.essential(), ..told };
+        flow.deliver_own(self.to(hubs), Delivery::Notify(told)).cuts
+    }
+
+    /// What waits is in the snapshot that is about to be made. Gives the cuts that belong into the thread's ring.
+    pub(crate) fn supersede(&self, hubs: &Hubs, flow: &Flow) -> Vec<Cut> {
+        flow.superseded(self.to(hubs)).cuts
+    }
+
+    /// The flow of a thread, for one delivery.
+    pub(crate) fn flow(&self, session: SessionId) -> Arc<Flow> {
+        self.connection.flow(session).unwrap_or_else(|| Flow::new(session))
+    }
+
+    /// Delivers what is for all, unless the connection follows the thread and has got it by that.
+    pub(crate) fn deliver_unfollowed(&self, hubs: &Hubs, session: SessionId, told: &Placed) {
+        let mut flows = self.connection.flows.lock();
+        let flow = match flows.get(&session) {
+            Some(flow) if flow.is_following() => return,
+            Some(flow) => flow.clone(),
+            None => Flow::new(session),
+        };
+        let taken = flow.deliver_unfollowed(self.to(hubs), told.clone());
+        if !taken.missed {
+            return;
+        }
+        flows.insert(session, flow);
+        let missed = flows.len();
+        drop(flows);
+        if missed > MISSED_THREADS {
+            self.peer.close("the client reads too slowly and has missed too much");
+            return;
+        }
+        self.catch_up(hubs);
+    }
+
+    /// A raw core event. There is nothing to make up for a lost one, so the connection ends with it.
+    pub(crate) fn deliver_event(&self, hubs: &Hubs, session: SessionId, frame: Frame) -> Taken {
+        let taken = self.flow(session).deliver(self.to(hubs), Delivery::Event(frame));
+        if taken.missed || (taken.full.is_some() && !self.connection.can_resync()) {
+            self.peer.close("the client reads too slowly for raw core events");
+        }
+        taken
+    }
+
+    /// Tells the client what it has missed, as soon as it reads again.
+    pub(crate) fn catch_up(&self, hubs: &Hubs) {
+        if self.connection.must_catch_up() {
+            hubs.spawn(lag::catch_up(hubs.clone(), self.clone()));
+        }
+    }
+
+    /// Sends the text that waits to be merged, when its time has come.
+    fn merge(&self, hubs: &Hubs) {
+        let Some(interval) = self.connection.delta_interval() else { return };
+        if self.connection.merging.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (hubs, subscriber) = (hubs.clone(), self.clone());
+        hubs.clone().spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = hubs.leaving() => {}
+                () = subscriber.peer.closed().cancelled_owned() => return,
+            }
+            // Before looking, so that what comes now is waited for anew.
+            subscriber.connection.merging.store(false, Ordering::Release);
+            let flows: Vec<_> = subscriber.connection.flows.lock().values().cloned().collect();
+            for flow in flows {
+                hubs.in_order(flow.session, |ring| {
+                    for cut in flow.flush(subscriber.to(&hubs)) {
+                        ring.cut(cut);
+                    }
+                });
+                subscriber.connection.tidy(flow.session);
+            }
+        });
     }
 
     /// Holds the deliveries of a thread until the guard is dropped.
     pub(crate) fn hold(&self, hubs: &Hubs, session: SessionId) -> Hold {
-        self.connection.held.lock().entry(session).or_default().holds += 1;
-        Hold { subscriber: self.clone(), hubs: hubs.clone(), session }
+        let flow = self.connection.hold(session);
+        Hold { subscriber: self.clone(), hubs: hubs.clone(), flow }
     }
 }
 
@@ -237,29 +325,33 @@ impl Subscriber {
 pub(crate) struct Hold {
     subscriber: Subscriber,
     hubs: Hubs,
-    session: SessionId,
+    flow: Arc<Flow>,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut held = self.subscriber.connection.held.lock();
-        let Some(thread) = held.get_mut(&self.session) else { return };
-        thread.holds -= 1;
-        if thread.holds > 0 {
-            return;
+        let Self { subscriber, hubs, flow } = self;
+        let taken = flow.release(subscriber.to(hubs));
+        if taken.waits {
+            subscriber.merge(hubs);
         }
-        let Some(thread) = held.remove(&self.session) else { return };
-        for delivery in thread.waiting {
-            // A connection that has ended meanwhile takes nothing; its end is noticed elsewhere.
-            let _ = send(&self.hubs, &self.subscriber.peer, delivery);
+        if !taken.cuts.is_empty() {
+            hubs.in_order(flow.session, |ring| taken.cuts.iter().for_each(|cut| ring.cut(*cut)));
         }
+        // If the client has met its bound, the thread's next commit finds that too. But what the hold itself was too long
+        // for is to be made good now.
+        if flow.is_following() && !flow.is_whole() {
+            subscriber.catch_up(hubs);
+        }
+        subscriber.connection.tidy(flow.session);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use signalbox_rpc::{ConnOptions, Connection as Served, MemoryClient, Registry, memory};
+    use signalbox_protocol::app::method;
+    use signalbox_rpc::{ConnOptions, Connection as Served, DeltaKey, MemoryClient, Registry, memory};
     use signalbox_store::Store;
 
     use super::*;
@@ -276,8 +368,9 @@ mod tests {
         (hubs, subscriber, client)
     }
 
-    fn note(number: u64, text: &str) -> Delivery {
-        Delivery::Notify(Frame::notification("note", &json!({"n": number, "text": text})).unwrap())
+    fn note(number: u64, text: &str) -> Placed {
+        let frame = Frame::notification("note", &json!({"n": number, "text": text})).unwrap();
+        Placed { frame, place: number, seq: 0 }
     }
 
     async fn number(client: &mut MemoryClient) -> u64 {
@@ -291,18 +384,18 @@ mod tests {
         let (held, other) = (SessionId::generate(), SessionId::generate());
         let (first, second) = (subscriber.hold(&hubs, held), subscriber.hold(&hubs, held));
         for number in 1..=3 {
-            assert_eq!(subscriber.deliver(&hubs, held, note(number, "")), Pushed::Queued);
+            subscriber.deliver_unfollowed(&hubs, held, &note(number, ""));
         }
         drop(first);
         // Another thread is not held, so its delivery comes first.
-        assert_eq!(subscriber.deliver(&hubs, other, note(0, "")), Pushed::Queued);
+        subscriber.deliver_unfollowed(&hubs, other, &note(0, ""));
         assert_eq!(number(&mut client).await, 0);
         drop(second);
-        assert_eq!(subscriber.deliver(&hubs, held, note(4, "")), Pushed::Queued);
+        subscriber.deliver_unfollowed(&hubs, held, &note(4, ""));
         for expected in 1..=4 {
             assert_eq!(number(&mut client).await, expected);
         }
-        assert!(subscriber.connection.held.lock().is_empty());
+        assert!(subscriber.connection.flows.lock().is_empty());
     }
 
     #[tokio::test]
@@ -312,7 +405,7 @@ mod tests {
         let hold = subscriber.hold(&hubs, held);
         let megabyte = "x".repeat(1024 * 1024);
         for number in 1..=6 {
-            assert_eq!(subscriber.deliver(&hubs, held, note(number, &megabyte)), Pushed::Queued);
+            subscriber.deliver_unfollowed(&hubs, held, &note(number, &megabyte));
         }
         for expected in 1..=4 {
             assert_eq!(number(&mut client).await, expected, "the first that did not fit sent all before it");
@@ -323,21 +416,27 @@ mod tests {
         }
     }
 
+    fn told(method: &'static str, number: u64) -> Placed {
+        let frame = Frame::notification(method, &json!({"n": number})).unwrap();
+        Placed { frame, place: number, seq: 0 }
+    }
+
     #[tokio::test]
     async fn of_a_thread_that_was_left_only_what_all_are_told_comes_behind_the_hold() {
         let (hubs, subscriber, mut client) = stage().await;
         let left = SessionId::generate();
         let hold = subscriber.hold(&hubs, left);
-        let told_to_all = Frame::notification(method::THREAD_ARCHIVED, &json!({"n": 2})).unwrap();
-        for delivery in [note(1, ""), Delivery::Notify(told_to_all), note(3, "")] {
-            assert_eq!(subscriber.deliver(&hubs, left, delivery), Pushed::Queued);
+        let flow = subscriber.connection.follow(left);
+        for told in [note(1, ""), told(method::THREAD_ARCHIVED, 2), note(3, "")] {
+            drop(subscriber.deliver(&hubs, &flow, Delivery::Notify(told)));
         }
         subscriber.connection.unsubscribed(left);
         drop(hold);
-        assert_eq!(subscriber.deliver(&hubs, left, note(4, "")), Pushed::Queued);
+        subscriber.deliver_unfollowed(&hubs, left, &note(4, ""));
         for expected in [2, 4] {
             assert_eq!(number(&mut client).await, expected);
         }
+        assert!(subscriber.connection.flows.lock().is_empty());
     }
 
     #[tokio::test]
@@ -345,11 +444,67 @@ mod tests {
         let (hubs, subscriber, mut client) = stage().await;
         let joined = SessionId::generate();
         let _hold = subscriber.hold(&hubs, joined);
-        let warning = Frame::notification(method::WARNING, &json!({"n": 2})).unwrap();
-        for delivery in [note(1, ""), Delivery::Notify(warning)] {
-            assert_eq!(subscriber.deliver(&hubs, joined, delivery), Pushed::Queued);
+        let flow = subscriber.connection.follow(joined);
+        for told in [note(1, ""), told(method::WARNING, 2)] {
+            drop(subscriber.deliver(&hubs, &flow, Delivery::Notify(told)));
         }
-        subscriber.connection.superseded(&hubs, &subscriber.peer, joined);
+        assert!(subscriber.supersede(&hubs, &flow).is_empty());
         assert_eq!(number(&mut client).await, 2, "although the thread is still held");
+    }
+
+    fn delta(item: u64, place: u64, text: &str) -> Placed {
+        let key = DeltaKey { scope: 1, item, kind: 0 };
+        let frame = Frame::delta("delta", None, key, &json!({"n": place}), "delta", text).unwrap();
+        Placed { frame, place, seq: 0 }
+    }
+
+    async fn received(client: &mut MemoryClient) -> Value {
+        serde_json::from_slice(&client.recv().await.unwrap()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn deltas_are_merged_for_as_long_as_the_client_wants() {
+        let (hubs, subscriber, mut client) = stage().await;
+        let capabilities =
+            ClientCapabilities { delta_interval_ms: Some(50), ..ClientCapabilities::default() };
+        subscriber.connection.introduce(Client { name: "calm".to_owned(), capabilities });
+        let flow = subscriber.connection.follow(SessionId::generate());
+        let deliver = |told| subscriber.deliver(&hubs, &flow, Delivery::Notify(told));
+        for (item, place, text) in
+            [(1, 1, "one "), (2, 2, "a "), (1, 3, "two "), (2, 4, "b "), (1, 5, "three")]
+        {
+            assert!(deliver(delta(item, place, text)).cuts.is_empty());
+        }
+        // The task that waits for the interval cannot have run yet.
+        assert_eq!(subscriber.peer.backlog().frames, 0);
+        // One of each item, in the order of their newest pieces.
+        assert_eq!(received(&mut client).await["params"], json!({"n": 4, "delta": "a b "}));
+        assert_eq!(received(&mut client).await["params"], json!({"n": 5, "delta": "one two three"}));
+
+        // What is no delta sends what it follows, and tells which cursors do not lead on.
+        for (item, place) in [(1, 6), (2, 7), (1, 8)] {
+            assert!(deliver(delta(item, place, "x")).cuts.is_empty());
+        }
+        let taken = deliver(note(9, ""));
+        assert_eq!(taken.cuts, [Cut { text: None, from: 7, to: 8 }]);
+        for expected in [7, 8, 9] {
+            assert_eq!(received(&mut client).await["params"]["n"], expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn text_that_waits_to_be_merged_is_bounded() {
+        let (hubs, subscriber, mut client) = stage().await;
+        let capabilities =
+            ClientCapabilities { delta_interval_ms: Some(10_000), ..ClientCapabilities::default() };
+        subscriber.connection.introduce(Client { name: "calm".to_owned(), capabilities });
+        let flow = subscriber.connection.follow(SessionId::generate());
+        let text = "x".repeat(64 * 1024);
+        for place in 1..=5 {
+            drop(subscriber.deliver(&hubs, &flow, Delivery::Notify(delta(1, place, &text))));
+        }
+        assert_eq!(subscriber.peer.backlog().frames, 1);
+        let first = received(&mut client).await;
+        assert_eq!(first["params"]["delta"].as_str().unwrap().len(), 5 * text.len());
     }
 }

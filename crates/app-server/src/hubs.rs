@@ -12,12 +12,15 @@ use signalbox_facts::{Provider, SessionId};
 use signalbox_protocol::app::{ConnectionFigures, Model, OpEvents, ServerNotification, WarningNotification};
 use signalbox_rpc::{ConnectionId, Peer};
 use signalbox_store::Reader;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, AppInfo};
 use crate::approvals::{self, Approvals};
-use crate::connection::{Connection, Delivery, Subscriber};
-use crate::hub::{self, Hub, frames};
+use crate::connection::{Connection, Subscriber};
+use crate::hub::frames::{self, Placed};
+use crate::hub::ring::Ring;
+use crate::hub::{self, Hub};
 use crate::methods::{OldTurns, connection_figures};
 
 /// How long the tasks of threads may take to end.
@@ -48,6 +51,8 @@ struct Inner {
     models: Mutex<HashMap<Provider, Vec<Model>>>,
     old_turns: OldTurns,
     tasks: TaskTracker,
+    /// The server leaves: nobody waits for clients any more.
+    leaving: CancellationToken,
 }
 
 impl std::fmt::Debug for Hubs {
@@ -78,6 +83,7 @@ impl Hubs {
             models: Mutex::default(),
             old_turns: OldTurns::default(),
             tasks: TaskTracker::new(),
+            leaving: CancellationToken::new(),
         }))
     }
 
@@ -122,7 +128,7 @@ impl Hubs {
             for open in &left {
                 subscriber.peer.withdraw(&open.id);
             }
-            subscriber.connection.unfollow(session);
+            subscriber.connection.unload(session);
         }
     }
 
@@ -176,9 +182,15 @@ impl Hubs {
         self.0.tasks.spawn(task);
     }
 
+    /// Resolves when the server leaves.
+    pub(crate) async fn leaving(&self) {
+        self.0.leaving.cancelled().await;
+    }
+
     /// Waits for everything that was spawned. The engine has ended before, so hubs end, and with them what waits for
     /// answers.
     pub(crate) async fn finished(&self) {
+        self.0.leaving.cancel();
         self.0.tasks.close();
         if tokio::time::timeout(LEAVING, self.0.tasks.wait()).await.is_err() {
             tracing::warn!(tasks = self.0.tasks.len(), "some tasks of threads have not ended in time");
@@ -228,43 +240,41 @@ impl Hubs {
         (figures, all.len())
     }
 
-    /// Delivers to every connection.
-    pub(crate) fn deliver_to_all(&self, session: SessionId, delivery: &Delivery) {
+    /// Delivers to every connection that does not follow the thread.
+    pub(crate) fn deliver_unfollowed(&self, session: SessionId, told: &Placed) {
         for subscriber in self.0.connections.lock().values() {
-            // A connection that has ended is taken out by its hook.
-            let _ = subscriber.deliver(self, session, delivery.clone());
+            subscriber.deliver_unfollowed(self, session, told);
         }
     }
 
     /// Tells every connection something about a thread that has no hub.
     pub(crate) fn tell_all(&self, session: SessionId, body: &ServerNotification) {
         match frames::notification(self, body, 0, (self.0.info.now_ms)()) {
-            Ok(frame) => self.deliver_to_all(session, &Delivery::Notify(frame)),
+            Ok(told) => self.deliver_unfollowed(session, &told),
             Err(error) => tracing::error!(%session, %error, "a notification could not be written"),
         }
     }
 
     /// Those that want the raw core events of a thread.
-    pub(crate) fn deliver_event(&self, hub: &Hub, delivery: impl FnOnce() -> Option<Delivery>) {
+    pub(crate) fn wanting_events(&self, hub: &Hub) -> Vec<Subscriber> {
         if self.0.wanting_events.load(Ordering::Relaxed) == 0 {
-            return;
+            return Vec::new();
         }
-        let wanting: Vec<Subscriber> = {
-            let connections = self.0.connections.lock();
-            let wants = |subscriber: &&Subscriber| match subscriber.connection.op_events() {
-                OpEvents::Off => false,
-                OpEvents::Subscribed => hub.has(subscriber.peer.id()),
-                OpEvents::All => true,
-            };
-            connections.values().filter(wants).cloned().collect()
+        let connections = self.0.connections.lock();
+        let wants = |subscriber: &&Subscriber| match subscriber.connection.op_events() {
+            OpEvents::Off => false,
+            OpEvents::Subscribed => hub.has(subscriber.peer.id()),
+            OpEvents::All => true,
         };
-        if wanting.is_empty() {
-            return;
-        }
-        if let Some(delivery) = delivery() {
-            for subscriber in wanting {
-                let _ = subscriber.deliver(self, hub.session(), delivery.clone());
-            }
+        connections.values().filter(wants).cloned().collect()
+    }
+
+    /// Runs something while nothing else is told of the thread.
+    pub(crate) fn in_order<T>(&self, session: SessionId, run: impl FnOnce(&mut Ring) -> T) -> T {
+        match self.get(session) {
+            Some(hub) => run(&mut hub.telling.lock()),
+            // A thread that is not loaded tells nothing.
+            None => run(&mut Ring::default()),
         }
     }
 
@@ -296,17 +306,11 @@ impl Hubs {
 
     /// Tells one connection something about a thread.
     pub(crate) fn warn(&self, subscriber: &Subscriber, session: SessionId, message: String) {
-        let hub = self.get(session);
-        // Its cursor must not be overtaken on the way by one that is taken later.
-        let _order = hub.as_ref().map(|hub| hub.telling.lock());
-        let seq = hub.as_ref().map_or(0, |hub| hub.seq());
+        let seq = self.get(session).map_or(0, |hub| hub.seq());
         let warning = WarningNotification { thread_id: Some(session.to_string()), message, request_id: None };
-        let body = ServerNotification::from(warning);
-        match frames::notification(self, &body, seq, (self.0.info.now_ms)()) {
-            // A connection that has ended needs no warning.
-            Ok(frame) => drop(subscriber.deliver(self, session, Delivery::Notify(frame))),
-            Err(error) => tracing::error!(%session, %error, "a warning could not be written"),
-        }
+        let at = (seq, (self.0.info.now_ms)());
+        let flow = subscriber.flow(session);
+        self.in_order(session, |ring| hub::tell_own(self, subscriber, &flow, warning.into(), at, ring));
     }
 
     // ---- models ----

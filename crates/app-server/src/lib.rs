@@ -10,6 +10,7 @@ mod document;
 mod errors;
 mod hub;
 mod hubs;
+mod lag;
 mod methods;
 pub mod view;
 

@@ -35,6 +35,7 @@ mod error;
 mod hooks;
 mod lanes;
 mod layers;
+mod merging;
 mod options;
 mod outbox;
 mod outgoing;
@@ -62,6 +63,7 @@ pub use error::{
 pub use frame::{ClientError, TraceContext};
 pub use hooks::{CloseReason, Hooks, StrayResponse};
 pub use lanes::WorkLimits;
+pub use merging::Merging;
 pub use options::ConnOptions;
 pub use outbox::{Backlog, Burst, OutboxLimits, OutboxReader, Overflow, Pushed};
 pub use outgoing::{DeltaKey, Frame};

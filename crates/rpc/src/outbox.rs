@@ -4,11 +4,12 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::hooks::CloseReason;
+use crate::merging::Merging;
 use crate::outgoing::{Class, DeltaKey, Frame};
 
 /// What a queued frame costs beside its bytes, so that a bound in bytes bounds the number of frames as well.
@@ -132,18 +133,7 @@ struct Queued {
 #[derive(Debug)]
 enum Body {
     Whole(Bytes),
-    Delta {
-        key: DeltaKey,
-        frame: Bytes,
-        text: Range<usize>,
-    },
-    /// Several deltas: the newest one's head and tail around all their texts.
-    Merged {
-        key: DeltaKey,
-        head: Bytes,
-        text: BytesMut,
-        tail: Bytes,
-    },
+    Delta(Merging),
 }
 
 /// The result of a push, with what the caller has to do about it.
@@ -190,6 +180,23 @@ impl Outbox {
         state.answer_bytes = 0;
         self.wake_writer(state);
         self.0.room.notify_waiters();
+    }
+
+    /// Later pieces of this text are dropped until it is complete, because an earlier one will never come.
+    pub(crate) fn cut(&self, key: DeltaKey) {
+        self.0.state.lock().cut(key);
+    }
+
+    /// All texts of this scope are whole again: pieces that come from now on are taken.
+    pub(crate) fn mend(&self, scope: u128) {
+        let mut state = self.0.state.lock();
+        state.cut.retain(|key| key.scope != scope);
+        state.cut_set.retain(|key| key.scope != scope);
+    }
+
+    /// Whether deltas would be dropped.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.0.state.lock().told_bytes() > self.0.limits.soft_bytes
     }
 
     pub(crate) fn backlog(&self) -> Backlog {
@@ -289,15 +296,17 @@ impl State {
         if self.end.is_some() {
             return plain(Pushed::Closed);
         }
+        let cost = frame.bytes.len() + FRAME_OVERHEAD;
+        if let Some(pushed) = self.push_delta(&frame, cost, limits) {
+            return plain(pushed);
+        }
         let Frame { bytes, class, ends, .. } = frame;
-        let cost = bytes.len() + FRAME_OVERHEAD;
         match class {
-            Class::Delta { key, text } => return plain(self.push_delta(bytes, key, text, cost, limits)),
             Class::Lifecycle if self.told_bytes() > limits.hard_bytes => {
                 let overflowed = !std::mem::replace(&mut self.overflow_told, true);
                 return PushResult { pushed: Pushed::Refused, overflowed };
             }
-            Class::Lifecycle | Class::Essential | Class::Answer => {}
+            Class::Lifecycle | Class::Essential | Class::Answer | Class::Delta { .. } => {}
         }
         if let Some(key) = ends
             && self.cut_set.remove(&key)
@@ -309,34 +318,37 @@ impl State {
         plain(Pushed::Queued)
     }
 
-    fn push_delta(
-        &mut self,
-        frame: Bytes,
-        key: DeltaKey,
-        text: Range<usize>,
-        cost: usize,
-        limits: &OutboxLimits,
-    ) -> Pushed {
+    /// `None` if it is no delta.
+    fn push_delta(&mut self, frame: &Frame, cost: usize, limits: &OutboxLimits) -> Option<Pushed> {
+        let Class::Delta { key, text } = &frame.class else { return None };
+        let key = *key;
         if self.cut_set.contains(&key) {
-            return Pushed::Dropped;
+            return Some(Pushed::Dropped);
         }
-        if self.merge(&frame, key, &text, limits) {
-            return Pushed::Merged;
+        if self.merge(&frame.bytes, key, text, limits) {
+            return Some(Pushed::Merged);
         }
         let told = self.told_bytes();
         if told > 0 && told + cost > limits.soft_bytes {
             // The pieces that follow go too: a text that stops is late, a text with a hole is wrong.
-            self.cut_set.insert(key);
-            self.cut.push_back(key);
-            if self.cut.len() > MAX_CUT_TEXTS
-                && let Some(oldest) = self.cut.pop_front()
-            {
-                self.cut_set.remove(&oldest);
-            }
-            return Pushed::Dropped;
+            self.cut(key);
+            return Some(Pushed::Dropped);
         }
-        self.enqueue(Queued { body: Body::Delta { key, frame, text }, cost, answer: false });
-        Pushed::Queued
+        let body = Body::Delta(Merging::new(frame)?);
+        self.enqueue(Queued { body, cost, answer: false });
+        Some(Pushed::Queued)
+    }
+
+    fn cut(&mut self, key: DeltaKey) {
+        if !self.cut_set.insert(key) {
+            return;
+        }
+        self.cut.push_back(key);
+        if self.cut.len() > MAX_CUT_TEXTS
+            && let Some(oldest) = self.cut.pop_front()
+        {
+            self.cut_set.remove(&oldest);
+        }
     }
 
     /// Joins the delta with the last queued frame, if that is a delta of the same text and there is room.
@@ -345,25 +357,16 @@ impl State {
             return false;
         }
         let Some(last) = self.queue.back_mut() else { return false };
-        let (head, tail) = (frame.slice(..text.start), frame.slice(text.end..));
-        let added = frame.slice(text.clone());
         match &mut last.body {
-            Body::Delta { key: last_key, frame: old, text: old_text } if *last_key == key => {
-                let mut joined = BytesMut::with_capacity((old_text.len() + added.len()) * 2);
-                joined.extend_from_slice(&old[old_text.clone()]);
-                joined.extend_from_slice(&added);
-                last.body = Body::Merged { key, head, text: joined, tail };
-            }
-            Body::Merged { key: last_key, head: old_head, text: joined, tail: old_tail }
-                if *last_key == key && joined.len() + added.len() <= MERGED_TEXT_BYTES =>
+            Body::Delta(merging)
+                if merging.key() == key && merging.text_bytes() + text.len() <= MERGED_TEXT_BYTES =>
             {
-                joined.extend_from_slice(&added);
-                (*old_head, *old_tail) = (head, tail);
+                merging.extend(frame, text);
             }
             _ => return false,
         }
-        last.cost += added.len();
-        self.bytes += added.len();
+        last.cost += text.len();
+        self.bytes += text.len();
         true
     }
 
@@ -382,14 +385,8 @@ impl State {
 impl Body {
     fn into_bytes(self) -> Bytes {
         match self {
-            Self::Whole(bytes) | Self::Delta { frame: bytes, .. } => bytes,
-            Self::Merged { head, text, tail, .. } => {
-                let mut bytes = BytesMut::with_capacity(head.len() + text.len() + tail.len());
-                bytes.extend_from_slice(&head);
-                bytes.extend_from_slice(&text);
-                bytes.extend_from_slice(&tail);
-                bytes.freeze()
-            }
+            Self::Whole(bytes) => bytes,
+            Self::Delta(merging) => merging.into_frame().bytes,
         }
     }
 }

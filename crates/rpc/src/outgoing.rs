@@ -149,6 +149,19 @@ impl Frame {
         &self.bytes
     }
 
+    /// The text that this frame adds to, if it is a delta.
+    pub fn delta_key(&self) -> Option<DeltaKey> {
+        match self.class {
+            Class::Delta { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The text that is complete with this frame.
+    pub fn ends(&self) -> Option<DeltaKey> {
+        self.ends
+    }
+
     /// An answer to a request that was read.
     pub(crate) fn answer(bytes: impl Into<Bytes>) -> Self {
         Self { method: "", bytes: bytes.into(), class: Class::Answer, ends: None }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::entry::Role;
 use crate::hooks::{CloseReason, Hooks, StrayResponse};
 use crate::outbox::{Backlog, Outbox, Overflow, Pushed};
-use crate::outgoing::Frame;
+use crate::outgoing::{DeltaKey, Frame};
 use crate::pending::{Pending, PendingRequest, RequestEnd, Waiter};
 
 /// A connection's number, unique in this process.
@@ -72,7 +72,8 @@ pub struct Peer(Arc<PeerInner>);
 struct PeerInner {
     origin: Arc<Origin>,
     outbox: Outbox,
-    overflow: Overflow,
+    /// Whether what finds the outbox at its hard bound is refused; else the connection ends.
+    refuses: AtomicBool,
     opted_out: OnceLock<HashSet<String>>,
     pending: Mutex<Pending>,
     max_pending: usize,
@@ -97,7 +98,7 @@ impl Peer {
         Self(Arc::new(PeerInner {
             origin,
             outbox,
-            overflow,
+            refuses: AtomicBool::new(overflow == Overflow::Refuse),
             opted_out: OnceLock::new(),
             pending: Mutex::default(),
             max_pending,
@@ -212,6 +213,32 @@ impl Peer {
         self.0.opted_out.set(methods.into_iter().collect()).is_ok()
     }
 
+    /// From now on what finds the outbox at its hard bound is refused as under [`Overflow::Refuse`], and the connection
+    /// does not end for it.
+    pub fn refuse_overflow(&self) {
+        self.0.refuses.store(true, Ordering::Relaxed);
+    }
+
+    /// Later pieces of this text are dropped until a frame that [`Frame::ending`] names it: the client has missed one.
+    pub fn cut(&self, key: DeltaKey) {
+        self.0.outbox.cut(key);
+    }
+
+    /// The client has been given the texts of this scope ([`DeltaKey::scope`]) whole: later pieces are taken again.
+    pub fn mend(&self, scope: u128) {
+        self.0.outbox.mend(scope);
+    }
+
+    /// Whether so much waits that deltas would be dropped; [`Peer::drained`] tells when that is over.
+    pub fn is_slow(&self) -> bool {
+        self.0.outbox.is_slow()
+    }
+
+    /// Whether a request of ours with this id waits for the client's answer.
+    pub fn waits_for(&self, id: &str) -> bool {
+        self.0.pending.lock().waiting.contains_key(id)
+    }
+
     /// How much waits to be read by this client.
     pub fn backlog(&self) -> Backlog {
         self.0.outbox.backlog()
@@ -254,18 +281,14 @@ impl Peer {
         if result.pushed != Pushed::Refused {
             return result.pushed;
         }
-        match self.0.overflow {
-            Overflow::Close => {
-                self.shut(CloseReason::Overflow);
-                Pushed::Closed
-            }
-            Overflow::Refuse => {
-                if result.overflowed {
-                    self.0.hooks.overflowed(self);
-                }
-                Pushed::Refused
-            }
+        if !self.0.refuses.load(Ordering::Relaxed) {
+            self.shut(CloseReason::Overflow);
+            return Pushed::Closed;
         }
+        if result.overflowed {
+            self.0.hooks.overflowed(self);
+        }
+        Pushed::Refused
     }
 
     /// Gives a client's answer to who waits for it, or to the hook.

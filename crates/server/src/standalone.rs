@@ -19,8 +19,6 @@ use tokio_util::task::TaskTracker;
 use crate::providers::{self, ProvidersError};
 use crate::signals::Signals;
 
-/// What may wait for the one client of a server on stdio, beyond its configured bound, before even it is cut.
-const UNCUT_BYTES: usize = 256 << 20;
 /// Connections to a unix socket at a time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long the hubs may take to hand out what the end of the turns has told.
@@ -156,13 +154,11 @@ impl Standalone {
         label: &str,
     ) -> impl Future<Output = CloseReason> + use<T> {
         let input_ended = CancellationToken::new();
-        let mut options = ConnOptions {
+        let options = ConnOptions {
             label: label.into(),
             input_ended: Some(input_ended.clone()),
             ..self.options(ConnOptions::stdio())
         };
-        // It is the only client of its process: to cut it would end the work that it waits for.
-        options.outbox.hard_bytes = options.outbox.hard_bytes.max(UNCUT_BYTES);
         let service = self.service.clone();
         let ended = self.connections.spawn(async move { serve(transport, service, options).await });
         async move {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use signalbox_facts::SessionId;
+use signalbox_facts::{Seq, SessionId};
 use signalbox_protocol::app::{ItemBody, ServerNotification};
 use signalbox_rpc::{DeltaKey, Frame};
 
@@ -22,15 +22,24 @@ pub(crate) struct Cursor<'h> {
 }
 
 impl<'h> Cursor<'h> {
-    /// The next one.
-    pub(crate) fn next(hubs: &'h Hubs) -> Self {
-        Self::at(hubs, hubs.next_place())
-    }
-
-    /// This one.
+    /// This place.
     pub(crate) fn at(hubs: &'h Hubs, place: u64) -> Self {
         Self { epoch: hubs.epoch(), place }
     }
+
+    /// The place that a client names, if it is of this server life.
+    pub(crate) fn place(hubs: &Hubs, cursor: &str) -> Option<u64> {
+        cursor.strip_prefix(hubs.epoch())?.strip_prefix('-')?.parse().ok()
+    }
+}
+
+/// A notification about a thread at its place among the deliveries.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub(crate) frame: Frame,
+    pub(crate) place: u64,
+    /// The newest fact that it reflects.
+    pub(crate) seq: Seq,
 }
 
 impl fmt::Display for Cursor<'_> {
@@ -45,7 +54,7 @@ impl Serialize for Cursor<'_> {
     }
 }
 
-/// A notification about a thread, with its place.
+/// A notification about a thread, at the next place.
 ///
 /// # Errors
 /// If it cannot be serialized, which its types rule out.
@@ -54,25 +63,27 @@ pub(crate) fn notification(
     body: &ServerNotification,
     seq: u64,
     at_ms: i64,
-) -> Result<Frame, serde_json::Error> {
+) -> Result<Placed, serde_json::Error> {
     #[derive(Serialize)]
-    struct Placed<'a> {
+    struct Params<'a> {
         #[serde(flatten)]
         body: &'a ServerNotification,
         seq: u64,
         cursor: Cursor<'a>,
     }
-    let params = Placed { body, seq, cursor: Cursor::next(hubs) };
+    let place = hubs.next_place();
+    let params = Params { body, seq, cursor: Cursor::at(hubs, place) };
     let mut frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
     if frame.bytes().len() > FRAME_BYTES {
         let mut params = serde_json::to_value(&params)?;
         shorten(&mut params, frame.bytes().len() - FRAME_BYTES);
         frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
     }
-    Ok(match ended_text(body) {
+    let frame = match ended_text(body) {
         Some(key) => frame.ending(key),
         None => frame,
-    })
+    };
+    Ok(Placed { frame, place, seq })
 }
 
 /// Cuts the longest texts of a notification; the item in it, if there is one, says so.
@@ -89,11 +100,11 @@ fn shorten(params: &mut Value, excess: usize) {
     }
 }
 
-/// More text of an item, with its place.
+/// More text of an item, at the next place.
 ///
 /// # Errors
 /// If it cannot be serialized, which its types rule out.
-pub(crate) fn delta(hubs: &Hubs, delta: &Delta<'_>) -> Result<Frame, serde_json::Error> {
+pub(crate) fn delta(hubs: &Hubs, delta: &Delta<'_>) -> Result<Placed, serde_json::Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -105,16 +116,18 @@ pub(crate) fn delta(hubs: &Hubs, delta: &Delta<'_>) -> Result<Frame, serde_json:
         seq: u64,
         cursor: Cursor<'a>,
     }
+    let place = hubs.next_place();
     let params = Params {
         thread_id: delta.thread,
         turn_id: delta.turn,
         item_id: ItemId(delta.item),
         summary_index: (delta.kind == DeltaKind::Reasoning).then_some(0),
         seq: delta.seq,
-        cursor: Cursor::next(hubs),
+        cursor: Cursor::at(hubs, place),
     };
     let key = key(delta.thread, delta.item, delta.kind);
-    Frame::delta(delta.method(), Some(emitted(delta.at_ms)), key, &params, "delta", delta.text)
+    let frame = Frame::delta(delta.method(), Some(emitted(delta.at_ms)), key, &params, "delta", delta.text)?;
+    Ok(Placed { frame, place, seq: delta.seq })
 }
 
 struct ItemId(u64);
@@ -125,14 +138,20 @@ impl Serialize for ItemId {
     }
 }
 
-fn key(thread: SessionId, item: u64, kind: DeltaKind) -> DeltaKey {
+/// What the texts of a thread have in common ([`DeltaKey::scope`]).
+pub(crate) fn scope(thread: SessionId) -> u128 {
+    thread.0.as_u128()
+}
+
+/// The text that deltas of this kind add to.
+pub(crate) fn key(thread: SessionId, item: u64, kind: DeltaKind) -> DeltaKey {
     let kind = match kind {
         DeltaKind::AgentMessage => 0,
         DeltaKind::Reasoning => 1,
         DeltaKind::Plan => 2,
         DeltaKind::CommandOutput => 3,
     };
-    DeltaKey { scope: thread.0.as_u128(), item, kind }
+    DeltaKey { scope: scope(thread), item, kind }
 }
 
 /// The text that is whole with this notification.

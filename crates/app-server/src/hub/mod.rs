@@ -1,6 +1,8 @@
 //! The hub of one loaded thread: a task that owns the view and feeds everybody who listens, and the handle on it.
 
 pub(crate) mod frames;
+mod rejoin;
+pub(crate) mod ring;
 mod task;
 
 use std::collections::HashMap;
@@ -16,13 +18,17 @@ use signalbox_rpc::{ConnectionId, MAX_RESULT_BYTES, Peer};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::connection::flow::{Flow, Known};
 use crate::connection::{Hold, Subscriber};
 use crate::errors::Error;
 use crate::hubs::Hubs;
 use crate::methods::PAGE_BYTES;
 use crate::view::{TurnPart, cut};
 
+pub(crate) use rejoin::{resolved_since, tell_own};
 pub(crate) use task::Task;
+
+use self::ring::Ring;
 
 /// Commands that wait for the hub; it never waits for a client, so they do not wait long.
 const COMMANDS: usize = 64;
@@ -32,13 +38,13 @@ const COMMANDS: usize = 64;
 pub(crate) struct Hub {
     session: SessionId,
     commands: mpsc::Sender<Command>,
-    subscribers: Mutex<Vec<Subscriber>>,
+    subscribers: Mutex<Vec<Subscription>>,
     /// What the core knows of each of them: it keeps the thread in memory, and may answer approvals.
     present: Mutex<HashMap<ConnectionId, (Watching, Option<Attending>)>>,
     /// Held from taking a cursor to handing its frame out, so that cursors come in order. Innermost of all locks here but
-    /// those of the connections.
-    pub(crate) telling: Mutex<()>,
-    /// A place before all deliveries of this hub.
+    /// those of the subscribers and the connections.
+    pub(crate) telling: Mutex<Ring>,
+    /// The place before everything that is told of a session that begins here.
     born: u64,
     /// The newest fact that was shown.
     seq: AtomicU64,
@@ -55,6 +61,13 @@ pub(crate) struct Visit {
     watching: Watching,
 }
 
+/// A connection that follows the thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscription {
+    pub(crate) subscriber: Subscriber,
+    pub(crate) flow: Arc<Flow>,
+}
+
 /// What is asked of a hub's task.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -63,8 +76,14 @@ pub(crate) enum Command {
         subscriber: Subscriber,
         watching: Watching,
         wants: Wants,
+        after: Option<u64>,
         reply: oneshot::Sender<Result<Joined, Error>>,
     },
+    /// A client that reads again is told what it missed of the turn in view, if that begins where it thinks, and from then
+    /// on everything.
+    Rejoin { subscription: Subscription, known: Arc<Known>, reply: oneshot::Sender<bool> },
+    /// A client that reads again is told how the thread stands, of which it missed these notifications.
+    Tell { subscription: Subscription, reply: oneshot::Sender<()> },
     /// The thread as it is now.
     Read { turn: Option<TurnBounds>, reply: oneshot::Sender<Result<Snapshot, Error>> },
 }
@@ -115,6 +134,8 @@ impl Wants {
 pub(crate) struct Joined {
     pub(crate) snapshot: Snapshot,
     pub(crate) hold: Hold,
+    /// What followed the cursor that the client named waits behind the hold, and the snapshot has no turn.
+    pub(crate) continued: bool,
 }
 
 /// A thread at one point of its stream.
@@ -142,13 +163,20 @@ pub(crate) struct Snapshot {
 /// A hub and its task, which is not running yet.
 pub(crate) fn new(hubs: Hubs, stream: SessionStream) -> (Arc<Hub>, Task) {
     let (sender, commands) = mpsc::channel(COMMANDS);
+    let born = hubs.next_place();
+    let mut ring = Ring::default();
+    if stream.row.last_seq == 0 {
+        // Whoever makes it goes on from here.
+        ring.mark(born, 0);
+        ring.left();
+    }
     let hub = Arc::new(Hub {
         session: stream.row.id,
         commands: sender,
         subscribers: Mutex::default(),
         present: Mutex::default(),
-        telling: Mutex::default(),
-        born: hubs.next_place(),
+        telling: Mutex::new(ring),
+        born,
         seq: AtomicU64::new(stream.row.last_seq),
         told_limits: AtomicBool::new(false),
         ended: CancellationToken::new(),
@@ -168,6 +196,21 @@ impl Hub {
     /// Whether it is now to be told that finer limits are not enforced: true once.
     pub(crate) fn tell_limits(&self) -> bool {
         !self.told_limits.swap(true, Ordering::Relaxed)
+    }
+
+    /// Tells a client that reads again what it missed of the newest turn, and from then on everything. False if another
+    /// turn has become the newest since `known` was made.
+    pub(crate) async fn rejoin(&self, subscription: Subscription, known: Arc<Known>) -> Result<bool, Error> {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Rejoin { subscription, known, reply }).await?;
+        Ok(done.await.map_err(|_gone| OpError::ShuttingDown)?)
+    }
+
+    /// Tells a client that does not follow the thread how it stands.
+    pub(crate) async fn tell(&self, subscription: Subscription) -> Result<(), Error> {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Tell { subscription, reply }).await?;
+        Ok(done.await.map_err(|_gone| OpError::ShuttingDown)?)
     }
 
     /// The thread as it is now, with as much of its newest turn as fits into a frame, or without it.
@@ -214,26 +257,32 @@ impl Hub {
     }
 
     pub(crate) fn subscribers(&self) -> Vec<Subscriber> {
-        self.subscribers.lock().clone()
+        self.subscribers.lock().iter().map(|subscription| subscription.subscriber.clone()).collect()
     }
 
     /// Whether this connection is subscribed.
     pub(crate) fn has(&self, connection: ConnectionId) -> bool {
-        self.subscribers.lock().iter().any(|subscriber| subscriber.peer.id() == connection)
+        self.subscribers.lock().iter().any(|known| known.subscriber.peer.id() == connection)
     }
 
     /// How many connections other than this one are subscribed.
     pub(crate) fn others(&self, connection: ConnectionId) -> usize {
-        self.subscribers.lock().iter().filter(|subscriber| subscriber.peer.id() != connection).count()
+        self.subscribers.lock().iter().filter(|known| known.subscriber.peer.id() != connection).count()
     }
 
     /// Ends a subscription; false if there was none.
     pub(crate) fn leave(&self, peer: &Peer) -> bool {
         drop(self.present.lock().remove(&peer.id()));
-        let mut subscribers = self.subscribers.lock();
-        let before = subscribers.len();
-        subscribers.retain(|subscriber| subscriber.peer.id() != peer.id());
-        subscribers.len() < before
+        let (before, after) = {
+            let mut subscribers = self.subscribers.lock();
+            let before = subscribers.len();
+            subscribers.retain(|known| known.subscriber.peer.id() != peer.id());
+            (before, subscribers.len())
+        };
+        if after == 0 && before > 0 {
+            self.telling.lock().left();
+        }
+        after < before
     }
 }
 
@@ -242,11 +291,17 @@ impl Visit {
         Self { hub, watching }
     }
 
-    /// Subscribes a connection; from the snapshot's point on its deliveries wait behind the hold. While it is subscribed the
-    /// thread stays in memory.
-    pub(crate) async fn join(&self, subscriber: Subscriber, wants: Wants) -> Result<Joined, Error> {
+    /// Subscribes a connection; from the snapshot's point on its deliveries wait behind the hold. If it can be said exactly
+    /// what followed the place `after`, that waits there too. While the connection is subscribed the thread stays in memory.
+    pub(crate) async fn join(
+        &self,
+        subscriber: Subscriber,
+        wants: Wants,
+        after: Option<u64>,
+    ) -> Result<Joined, Error> {
         let (reply, joined) = oneshot::channel();
-        self.send(Command::Join { subscriber, watching: self.watching.clone(), wants, reply }).await?;
+        let watching = self.watching.clone();
+        self.send(Command::Join { subscriber, watching, wants, after, reply }).await?;
         joined.await.map_err(|_gone| OpError::ShuttingDown)?
     }
 }

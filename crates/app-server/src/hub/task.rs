@@ -1,9 +1,10 @@
 //! The hub's task: reads what its session commits, keeps the view, delivers. It never waits for a client.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use signalbox_engine::{Delivery as Commit, SessionStream, Watching, project};
 use signalbox_facts::{
@@ -14,28 +15,36 @@ use signalbox_rpc::Frame;
 use signalbox_store::{FactQuery, StoreError};
 use tokio::sync::mpsc;
 
-use super::frames::{self, Cursor};
-use super::{Command, Hub, Joined, Snapshot, TurnBounds, Wants};
+use super::frames::{self, Cursor, Placed};
+use super::ring::Ring;
+use super::{Command, Hub, Joined, Snapshot, Subscription, TurnBounds, Wants};
 use crate::approvals::Open;
-use crate::connection::{Delivery, Subscriber};
+use crate::connection::Subscriber;
+use crate::connection::flow::{Delivery, Full, Taken};
 use crate::errors::Error;
 use crate::hubs::Hubs;
-use crate::view::{Loading, Notification, Outgoing, Scope, ThreadView, convert};
+use crate::view::{Loading, Notification, Outgoing, Scope, ThreadView, convert, is_said};
 
 /// After this many bytes of frames the task lets others run: the connections must write them, and hear from the kernel
 /// that they can write more, before they count as slow.
 const BREATH_BYTES: usize = 128 * 1024;
+/// A thread that has told nothing for so long keeps little of what it has told.
+const QUIET: Duration = Duration::from_secs(30);
 
 /// One loaded thread.
 #[derive(Debug)]
 pub(crate) struct Task {
-    hubs: Hubs,
-    hub: Arc<Hub>,
+    pub(super) hubs: Hubs,
+    pub(super) hub: Arc<Hub>,
     commands: mpsc::Receiver<Command>,
     commits: mpsc::Receiver<Commit>,
     state: State,
     /// Bytes of frames since others could run.
     written: Cell<usize>,
+    /// Subscribers that must be told no more, from the end of this commit on.
+    full: RefCell<Vec<(Subscription, Full)>>,
+    /// The newest fact that tells what nothing else does.
+    pub(super) said: Seq,
 }
 
 #[derive(Debug)]
@@ -85,6 +94,8 @@ impl Task {
             commits: deliveries,
             state: State::Waiting(Box::new(row)),
             written: Cell::new(0),
+            full: RefCell::default(),
+            said: 0,
         }
     }
 
@@ -94,16 +105,31 @@ impl Task {
             // Tried again when somebody asks; what is committed meanwhile is in the store.
             tracing::error!(session = %self.hub.session, error = %error, "a thread's view could not be loaded");
         }
+        let mut quiet = std::pin::pin!(tokio::time::sleep(QUIET));
+        let (mut is_large, mut told) = (false, false);
         loop {
             tokio::select! {
                 commit = self.commits.recv() => match commit {
                     Some(commit) => {
                         self.commit(&commit);
+                        told = true;
+                        if !is_large && self.hub.telling.lock().is_large() {
+                            is_large = true;
+                            quiet.as_mut().reset(tokio::time::Instant::now() + QUIET);
+                        }
                         self.breathe().await;
                     }
                     None => break,
                 },
                 Some(command) = self.commands.recv() => self.command(command).await,
+                () = &mut quiet, if is_large => {
+                    if std::mem::take(&mut told) {
+                        quiet.as_mut().reset(tokio::time::Instant::now() + QUIET);
+                    } else {
+                        self.hub.telling.lock().shrink();
+                        is_large = false;
+                    }
+                }
             }
         }
     }
@@ -173,6 +199,7 @@ impl Task {
                 self.emit(effect);
             }
         }
+        self.leave_out_full();
     }
 
     fn fact(&mut self, fact: &Fact) {
@@ -198,6 +225,9 @@ impl Task {
             }
             _ => {}
         }
+        if is_said(&fact.body) && fact.turn.is_none() {
+            self.said = fact.through_seq;
+        }
         let effects = view.apply(fact);
         self.hub.seq.fetch_max(fact.through_seq, Ordering::Relaxed);
         for effect in effects {
@@ -217,79 +247,126 @@ impl Task {
 
     /// The same as a raw core event, for the connections that want those.
     fn event(&self, committed: &Committed) {
-        self.hubs.deliver_event(&self.hub, || {
-            let event = project::event(committed)?;
-            let (seq, at_ms) = match committed {
-                Committed::Fact(fact) => (fact.through_seq, fact.at_ms),
-                Committed::Signal(signal) => (signal.seq, signal.at_ms),
-            };
-            let params = CoreEventNotification { submission_id: None, seq, event };
-            let at_ms = u64::try_from(at_ms).unwrap_or(0);
-            written(Frame::notification_at(method::EVENT, at_ms, &params)).map(Delivery::Notify)
-        });
+        let wanting = self.hubs.wanting_events(&self.hub);
+        if wanting.is_empty() {
+            return;
+        }
+        let Some(event) = project::event(committed) else { return };
+        let (seq, at_ms) = match committed {
+            Committed::Fact(fact) => (fact.through_seq, fact.at_ms),
+            Committed::Signal(signal) => (signal.seq, signal.at_ms),
+        };
+        let params = CoreEventNotification { submission_id: None, seq, event };
+        let at_ms = u64::try_from(at_ms).unwrap_or(0);
+        let Some(frame) = written(Frame::notification_at(method::EVENT, at_ms, &params)) else { return };
+        for subscriber in wanting {
+            let taken = subscriber.deliver_event(&self.hubs, self.hub.session, frame.clone());
+            if taken.full.is_some() || !taken.cuts.is_empty() {
+                let known = self.hub.subscribers.lock().iter().find(|known| known.is(&subscriber)).cloned();
+                if let Some(subscription) = known {
+                    self.note(&subscription, taken, &mut self.hub.telling.lock());
+                }
+            }
+        }
     }
 
     // ---- deliveries ----
 
     fn emit(&self, effect: Outgoing<'_>) {
-        let _order = self.hub.telling.lock();
+        let mut ring = self.hub.telling.lock();
         match effect {
-            Outgoing::Notification(notification) => self.notify(&notification),
+            Outgoing::Notification(notification) => self.notify(&notification, &mut ring),
             Outgoing::Delta(delta) => {
-                if self.has_subscribers()
-                    && let Some(frame) = written(frames::delta(&self.hubs, &delta))
+                if (ring.is_keeping() || self.has_subscribers())
+                    && let Some(told) = written(frames::delta(&self.hubs, &delta))
                 {
-                    self.count(&frame);
-                    self.deliver(&Delivery::Notify(frame));
+                    self.tell(&told, &mut ring);
                 }
             }
-            Outgoing::ServerRequest(request) => self.ask(&request),
+            Outgoing::ServerRequest(request) => self.ask(&request, &mut ring),
             Outgoing::Withdraw { approval } => self.withdraw(approval),
         }
     }
 
-    fn notify(&self, notification: &Notification) {
+    fn notify(&self, notification: &Notification, ring: &mut Ring) {
         let Notification { scope, seq, at_ms, body } = notification;
         if let ServerNotification::ApprovalRequested(requested) = &**body
             && let Some(open) = self.open(&requested.approval.approval_id)
         {
             open.record(requested.approval.clone());
         }
-        let somebody = match scope {
-            Scope::All => self.hubs.connections() > 0,
-            Scope::Subscribers => self.has_subscribers(),
-        };
+        let somebody = ring.is_keeping()
+            || match scope {
+                Scope::All => self.hubs.connections() > 0,
+                Scope::Subscribers => self.has_subscribers(),
+            };
         if !somebody {
             return;
         }
-        let Some(frame) = written(frames::notification(&self.hubs, body, *seq, *at_ms)) else { return };
-        self.count(&frame);
-        match scope {
-            Scope::All => self.hubs.deliver_to_all(self.hub.session, &Delivery::Notify(frame)),
-            Scope::Subscribers => self.deliver(&Delivery::Notify(frame)),
+        let Some(told) = written(frames::notification(&self.hubs, body, *seq, *at_ms)) else { return };
+        self.tell(&told, ring);
+        if *scope == Scope::All {
+            self.hubs.deliver_unfollowed(self.hub.session, &told);
         }
     }
 
-    fn ask(&self, request: &ServerRequest) {
+    /// Keeps it for those who come back, and delivers it to all who follow.
+    fn tell(&self, told: &Placed, ring: &mut Ring) {
+        self.written.set(self.written.get() + told.frame.bytes().len());
+        ring.keep(told);
+        for subscription in self.hub.subscribers.lock().iter() {
+            self.deliver(subscription, Delivery::Notify(told.clone()), ring);
+        }
+    }
+
+    pub(super) fn take_full(&self) -> Vec<(Subscription, Full)> {
+        std::mem::take(&mut *self.full.borrow_mut())
+    }
+
+    pub(super) fn view(&self) -> Option<&ThreadView> {
+        match &self.state {
+            State::Ready(view, _) => Some(view),
+            State::Waiting(_) => None,
+        }
+    }
+
+    pub(super) fn deliver(&self, subscription: &Subscription, delivery: Delivery, ring: &mut Ring) {
+        let Subscription { subscriber, flow } = subscription;
+        let taken = subscriber.deliver(&self.hubs, flow, delivery);
+        if taken.full.is_some() || !taken.cuts.is_empty() {
+            self.note(subscription, taken, ring);
+        }
+    }
+
+    fn note(&self, subscription: &Subscription, taken: Taken, ring: &mut Ring) {
+        taken.cuts.into_iter().for_each(|cut| ring.cut(cut));
+        let Some(why) = taken.full else { return };
+        let mut full = self.full.borrow_mut();
+        if !full.iter().any(|(known, _)| known.is(&subscription.subscriber)) {
+            full.push((subscription.clone(), why));
+        }
+    }
+
+    fn ask(&self, request: &ServerRequest, ring: &mut Ring) {
         let Some(open) = self.open(request.approval_id()) else { return };
         let Some(ask) = written(open.asked(request)) else { return };
-        for subscriber in self.hub.subscribers.lock().iter().filter(|subscriber| subscriber.can_answer()) {
-            self.deliver_to(subscriber, Delivery::Ask(ask.clone()));
+        for subscription in self.hub.subscribers.lock().iter().filter(|known| known.subscriber.can_answer()) {
+            self.deliver(subscription, Delivery::Ask(ask.clone()), ring);
         }
     }
 
     fn withdraw(&self, approval: InputId) {
         self.hubs.approvals().close(approval);
         let id = approval.to_string();
-        for subscriber in self.hub.subscribers.lock().iter() {
+        for Subscription { subscriber, flow } in self.hub.subscribers.lock().iter() {
             // A request that still waits behind a hold is never sent.
-            if !subscriber.connection.forget_held(self.hub.session, &id) {
+            if !flow.forget_held(&id) {
                 subscriber.peer.withdraw(&id);
             }
         }
     }
 
-    fn open(&self, approval: &str) -> Option<Arc<Open>> {
+    pub(super) fn open(&self, approval: &str) -> Option<Arc<Open>> {
         let open = approval.parse().ok().and_then(|input| self.hubs.approvals().get(input));
         if open.is_none() {
             tracing::error!(session = %self.hub.session, approval, "an approval that is not open");
@@ -297,23 +374,8 @@ impl Task {
         open
     }
 
-    fn count(&self, frame: &Frame) {
-        self.written.set(self.written.get() + frame.bytes().len());
-    }
-
     fn has_subscribers(&self) -> bool {
         !self.hub.subscribers.lock().is_empty()
-    }
-
-    fn deliver(&self, delivery: &Delivery) {
-        for subscriber in self.hub.subscribers.lock().iter() {
-            self.deliver_to(subscriber, delivery.clone());
-        }
-    }
-
-    fn deliver_to(&self, subscriber: &Subscriber, delivery: Delivery) {
-        // A connection that has ended is taken out by its hook; one that has met its bound, by its overflow policy.
-        let _ = subscriber.deliver(&self.hubs, self.hub.session, delivery);
     }
 
     // ---- commands ----
@@ -326,6 +388,8 @@ impl Task {
             match command {
                 Command::Join { reply, .. } => drop(reply.send(Err(error))),
                 Command::Read { reply, .. } => drop(reply.send(Err(error))),
+                // Whoever asked is told by the end of the channel.
+                Command::Rejoin { .. } | Command::Tell { .. } => {}
             }
             return;
         }
@@ -336,10 +400,27 @@ impl Task {
         match command {
             Command::Read { turn, reply } => {
                 // Whoever asked may have gone meanwhile.
-                drop(reply.send(Ok(self.snapshot(view, turn))));
+                let place = {
+                    let mut ring = self.hub.telling.lock();
+                    let place = self.hubs.next_place();
+                    if ring.is_keeping() {
+                        ring.mark(place, view.seq());
+                    }
+                    place
+                };
+                drop(reply.send(Ok(self.snapshot(view, turn, (place, view.seq())))));
             }
-            Command::Join { subscriber, watching, wants, reply } => {
-                let joined = self.join(view, &subscriber, watching, wants);
+            Command::Rejoin { subscription, known, reply } => {
+                // Whoever asked may have gone meanwhile.
+                let _ = reply.send(self.rejoin(view, &subscription, &known));
+            }
+            Command::Tell { subscription, reply } => {
+                self.tell_state(view, &subscription);
+                let _ = reply.send(());
+            }
+            Command::Join { subscriber, watching, wants, after, reply } => {
+                let joined = self.join(view, &subscriber, watching, (wants, after));
+                self.leave_out_full();
                 if reply.send(Ok(joined)).is_err() {
                     self.hub.leave(&subscriber.peer);
                     subscriber.connection.unfollow(self.hub.session);
@@ -370,51 +451,115 @@ impl Task {
         }
     }
 
-    fn join(&self, view: &ThreadView, subscriber: &Subscriber, watching: Watching, wants: Wants) -> Joined {
+    fn join(
+        &self,
+        view: &ThreadView,
+        subscriber: &Subscriber,
+        watching: Watching,
+        (wants, after): (Wants, Option<u64>),
+    ) -> Joined {
         let hold = subscriber.hold(&self.hubs, self.hub.session);
-        if !wants.is_new() {
-            subscriber.connection.superseded(&self.hubs, &subscriber.peer, self.hub.session);
-        }
-        let mut snapshot = self.snapshot(view, wants.with_turn().then_some(TurnBounds::PAGE));
-        if wants.is_new() {
-            // Behind the answer comes all that was ever told of the thread, its `thread/started` first.
-            snapshot.cursor = Cursor::at(&self.hubs, self.hub.born).to_string();
-        }
-        {
-            let mut subscribers = self.hub.subscribers.lock();
-            subscribers.retain(|known| known.peer.id() != subscriber.peer.id());
-            subscribers.push(subscriber.clone());
-        }
+        let flow = subscriber.connection.follow(self.hub.session);
+        let subscription = Subscription { subscriber: subscriber.clone(), flow };
+        // Who gets everything anyway would get twice what is still on its way.
+        let after = after.filter(|_| !self.is_whole(&subscription));
+        let joined = {
+            let mut ring = self.hub.telling.lock();
+            self.join_in_order(view, &subscription, (wants, after), &mut ring)
+        };
         let engine = self.hubs.engine().filter(|_| subscriber.can_answer());
         let attending = engine.map(|engine| engine.attend(Some(self.hub.session)));
         self.hub.comes(subscriber.peer.id(), watching, attending);
-        subscriber.connection.follow(self.hub.session);
         if subscriber.peer.is_closed() {
             // Its hook may have run before it was in the list.
             self.hub.leave(&subscriber.peer);
         }
-        let told = if wants.is_new() { Vec::new() } else { view.joining() };
-        let _order = self.hub.telling.lock();
-        for effect in told {
+        let (snapshot, continued) = joined;
+        Joined { snapshot, hold, continued }
+    }
+
+    fn is_whole(&self, subscription: &Subscription) -> bool {
+        let listed = self.hub.subscribers.lock().iter().any(|known| known.is(&subscription.subscriber));
+        listed && subscription.flow.is_whole()
+    }
+
+    fn join_in_order(
+        &self,
+        view: &ThreadView,
+        subscription: &Subscription,
+        (wants, after): (Wants, Option<u64>),
+        ring: &mut Ring,
+    ) -> (Snapshot, bool) {
+        let Subscription { subscriber, flow } = subscription;
+        let missed = after.and_then(|place| {
+            let (seq, told) = ring.after(place)?;
+            Some((place, seq, told.cloned().collect::<Vec<_>>()))
+        });
+        // What waits is in the snapshot or among what was missed.
+        if !wants.is_new() {
+            subscriber.supersede(&self.hubs, flow).into_iter().for_each(|cut| ring.cut(cut));
+        }
+        subscriber.peer.mend(frames::scope(self.hub.session));
+        let (place, seq) = match &missed {
+            Some((place, seq, _)) => (*place, *seq),
+            None if wants.is_new() => (self.hub.born, view.seq()),
+            None => (self.hubs.next_place(), view.seq()),
+        };
+        if missed.is_none() && !wants.is_new() {
+            ring.mark(place, seq);
+        } else if !ring.is_keeping() {
+            // A fork: its history came before anybody could listen.
+            ring.mark(self.hubs.next_place(), seq);
+        }
+        ring.joined();
+        {
+            let mut subscribers = self.hub.subscribers.lock();
+            subscribers.retain(|known| !known.is(subscriber));
+            subscribers.push(subscription.clone());
+        }
+        let turn = (wants.with_turn() && missed.is_none()).then_some(TurnBounds::PAGE);
+        let snapshot = self.snapshot(view, turn, (place, seq));
+        let continued = missed.is_some();
+        match missed {
+            Some((_, _, missed)) => {
+                for told in missed {
+                    self.deliver(subscription, Delivery::Notify(told), ring);
+                }
+                self.ask_again(view, subscription, ring);
+            }
+            None if wants.is_new() => {}
+            None => self.tell_joiner(view, subscription, ring),
+        }
+        (snapshot, continued)
+    }
+
+    /// The latest values that are in no snapshot.
+    fn tell_joiner(&self, view: &ThreadView, subscription: &Subscription, ring: &mut Ring) {
+        let asks = subscription.subscriber.can_answer();
+        for effect in view.joining() {
             let delivery = match &effect {
-                Outgoing::ServerRequest(request) if subscriber.can_answer() => {
+                Outgoing::ServerRequest(request) if asks => {
                     self.open(request.approval_id()).and_then(|open| open.ask()).map(Delivery::Ask)
                 }
                 Outgoing::Notification(notification) => {
                     let Notification { seq, at_ms, body, .. } = notification;
-                    let frame = frames::notification(&self.hubs, body, *seq, *at_ms);
-                    written(frame).map(Delivery::Notify)
+                    let told = written(frames::notification(&self.hubs, body, *seq, *at_ms));
+                    if let Some(told) = &told {
+                        // All of this is in the snapshot too, so whoever leaves behind it has missed nothing.
+                        ring.mark(told.place, told.seq);
+                    }
+                    told.map(Delivery::Notify)
                 }
                 _ => None,
             };
             if let Some(delivery) = delivery {
-                self.deliver_to(subscriber, delivery);
+                self.deliver(subscription, delivery, ring);
             }
         }
-        Joined { snapshot, hold }
     }
 
-    fn snapshot(&self, view: &ThreadView, turn: Option<TurnBounds>) -> Snapshot {
+    /// The thread as it stands, as it is shown at this place.
+    fn snapshot(&self, view: &ThreadView, turn: Option<TurnBounds>, (place, seq): (u64, Seq)) -> Snapshot {
         Snapshot {
             row: view.session().clone(),
             thread: view.thread(),
@@ -422,10 +567,17 @@ impl Task {
             turn: turn.and_then(|bounds| view.turn_part(bounds.bytes, bounds.of_item)),
             usage: view.turn_usage(),
             turn_first_seq: view.turn_first_seq(),
-            seq: view.seq(),
-            cursor: Cursor::next(&self.hubs).to_string(),
+            seq,
+            cursor: Cursor::at(&self.hubs, place).to_string(),
             options: view.config_options().unwrap_or_default().to_vec(),
         }
+    }
+}
+
+impl Subscription {
+    /// Whether it is this connection's.
+    fn is(&self, subscriber: &Subscriber) -> bool {
+        self.subscriber.peer.id() == subscriber.peer.id()
     }
 }
 
@@ -436,6 +588,6 @@ fn learn_models(hubs: &Hubs, row: &SessionRow, models: &[signalbox_facts::Model]
 
 /// What was serialized. That it cannot be is ruled out by its types; if it happens all the same it is our fault, and
 /// costs this one message.
-fn written<T>(frame: Result<T, serde_json::Error>) -> Option<T> {
+pub(super) fn written<T>(frame: Result<T, serde_json::Error>) -> Option<T> {
     frame.inspect_err(|error| tracing::error!(%error, "a message could not be written")).ok()
 }

@@ -10,9 +10,13 @@ use signalbox_rpc::{Ctx, Lane, MessageSpec, MethodSpec, NoParams, Registry, Role
 
 use crate::app::AppServer;
 use crate::connection::{Client, Connection};
+use crate::errors;
 
 /// The version of the API, for clients that look at it.
 const PROTOCOL_VERSION: u32 = 1;
+
+/// Longest time for which a client may have deltas merged.
+const MAX_DELTA_INTERVAL_MS: u32 = 10_000;
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
     registry
@@ -40,11 +44,18 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
 fn initialize(ctx: Ctx<AppServer>, params: InitializeParams) -> Result<InitializeResult, RpcError> {
     let InitializeParams { client_info, capabilities } = params;
     let info = ctx.app().info();
+    if capabilities.delta_interval_ms.is_some_and(|interval| interval > MAX_DELTA_INTERVAL_MS) {
+        let message = format!("deltas are merged for at most {MAX_DELTA_INTERVAL_MS} ms; ask for less");
+        return Err(errors::invalid("capabilities.deltaIntervalMs", message).into());
+    }
     let user_agent =
         format!("{}/{} ({} {}; signalbox)", client_info.name, info.version, consts::OS, consts::ARCH);
     if let Some(peer) = ctx.peer_opt() {
         ctx.mark_initialized()?;
         peer.opt_out(capabilities.opt_out_notification_methods.iter().cloned());
+        if capabilities.resync {
+            peer.refuse_overflow();
+        }
         Connection::of(peer).introduce(Client { name: client_info.name, capabilities });
         ctx.app().hubs().connected(peer);
     }
@@ -64,8 +75,8 @@ fn initialize(ctx: Ctx<AppServer>, params: InitializeParams) -> Result<Initializ
         },
         capabilities: ServerCapabilities {
             op_events: true,
-            resync: false,
-            delta_interval: false,
+            resync: true,
+            delta_interval: true,
             steer: true,
             approvals: true,
             worktrees: true,

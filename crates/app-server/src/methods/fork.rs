@@ -50,7 +50,7 @@ async fn fork(ctx: Ctx<AppServer>, params: ThreadForkParams) -> Result<ThreadFor
         other => return Err(RpcError::internal(format!("the core answered a fork with {other:?}")).into()),
     };
     let hub = app.hub(session).await?;
-    let mut snapshot = join_or_read(&ctx, &hub, Wants::Forked).await?;
+    let (mut snapshot, _) = join_or_read(&ctx, &hub, Wants::Forked, None).await?;
     let newest = match exclude_turns {
         true => Newest::default(),
         false => turns::newest(&app.hubs().reader_of(session), &mut snapshot).await?,

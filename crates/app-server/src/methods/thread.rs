@@ -18,6 +18,7 @@ use super::turns;
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::connection::{Connection, Subscriber};
 use crate::errors::{self, Error};
+use crate::hub::frames::Cursor;
 use crate::hub::{Hub, Snapshot, Visit, Wants};
 use crate::view::{TurnPart, convert};
 
@@ -75,7 +76,7 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
     let op = Op::NewSession(new_session(&ctx, params, change.map(|patch| patch.over(Default::default()))));
     app.engine().submit_as(op, origin(&ctx), Some(session)).await?;
     let hub = app.hub(session).await?;
-    let snapshot = join_or_read(&ctx, &hub, Wants::Made).await?;
+    let snapshot = join_or_read(&ctx, &hub, Wants::Made, None).await?.0;
     if snapshot.row.worktree.is_some() {
         warnings.extend(said_before(app, session, snapshot.seq).await?);
     }
@@ -150,14 +151,15 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
     let hub = app.hub(session).await?;
     let mut warnings = apply_overrides(&ctx, &hub, &params).await?;
     let wants = if params.exclude_turns { Wants::Outline } else { Wants::Turn };
-    let mut snapshot = join_or_read(&ctx, &hub, wants).await?;
+    let after = params.after_cursor.as_deref().and_then(|cursor| Cursor::place(app.hubs(), cursor));
+    let (mut snapshot, continued) = join_or_read(&ctx, &hub, wants, after).await?;
     if let Some(provider) = params.model_provider.filter(|name| *name != snapshot.row.provider.as_str()) {
         warnings.push(format!(
             "A thread keeps its provider: this one stays with {}, not {provider}.",
             snapshot.row.provider
         ));
     }
-    let newest = if params.exclude_turns {
+    let newest = if params.exclude_turns || continued {
         turns::Newest::default()
     } else {
         turns::newest(&app.hubs().reader_of(session), &mut snapshot).await?
@@ -167,7 +169,7 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
         opened: opened(snapshot, newest.turns),
         turns_backwards_cursor: newest.turns_cursor,
         items_backwards_cursor: newest.items_cursor,
-        continued: false,
+        continued,
     })
 }
 
@@ -332,12 +334,18 @@ fn unsubscribe(
     Ok(ThreadUnsubscribeResult { status })
 }
 
-/// Subscribes the caller; one that cannot be sent anything gets the thread as it is.
-pub(super) async fn join_or_read(ctx: &Ctx<AppServer>, hub: &Visit, wants: Wants) -> Result<Snapshot, Error> {
-    let Some(peer) = ctx.peer_opt() else { return hub.read(wants.with_turn()).await };
-    let joined = hub.join(Subscriber::new(peer), wants).await?;
+/// Subscribes the caller; one that cannot be sent anything gets the thread as it is. The second value says that what
+/// followed the place `after` is delivered.
+pub(super) async fn join_or_read(
+    ctx: &Ctx<AppServer>,
+    hub: &Visit,
+    wants: Wants,
+    after: Option<u64>,
+) -> Result<(Snapshot, bool), Error> {
+    let Some(peer) = ctx.peer_opt() else { return Ok((hub.read(wants.with_turn()).await?, false)) };
+    let joined = hub.join(Subscriber::new(peer), wants, after).await?;
     ctx.keep_until_sent(Box::new(joined.hold));
-    Ok(joined.snapshot)
+    Ok((joined.snapshot, joined.continued))
 }
 
 pub(super) fn warn(ctx: &Ctx<AppServer>, session: SessionId, warnings: Vec<String>) {

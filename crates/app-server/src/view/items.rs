@@ -371,6 +371,33 @@ pub(super) fn close(item: &mut ThreadItem) {
     }
 }
 
+/// An item as it may be told to have begun: one that is complete by now comes whole with its end.
+pub(super) fn begun(mut item: ThreadItem) -> ThreadItem {
+    if item.completed_at_ms.take().is_none() {
+        return item;
+    }
+    match &mut item.body {
+        ItemBody::AgentMessage { text, .. } => text.clear(),
+        ItemBody::Reasoning { summary, .. } => summary.iter_mut().for_each(String::clear),
+        ItemBody::CommandExecution { status, aggregated_output, exit_code, duration_ms, .. } => {
+            *status = CommandExecutionStatus::InProgress;
+            *aggregated_output = None;
+            (*exit_code, *duration_ms) = (None, None);
+        }
+        ItemBody::FileChange { status, .. } => *status = PatchApplyStatus::InProgress,
+        ItemBody::McpToolCall { status, result, error, duration_ms, declined, .. } => {
+            *status = McpToolCallStatus::InProgress;
+            (*result, *error, *duration_ms, *declined) = (None, None, None, false);
+        }
+        ItemBody::DynamicToolCall { status, content_items, success, duration_ms, declined, .. } => {
+            *status = DynamicToolCallStatus::InProgress;
+            (*content_items, *success, *duration_ms, *declined) = (None, None, None, false);
+        }
+        _ => {}
+    }
+    item
+}
+
 /// Whether a compaction needs no further update.
 pub(super) fn is_final(status: CompactionStatus) -> bool {
     status != CompactionStatus::InProgress

@@ -13,6 +13,7 @@ pub mod convert;
 pub mod cut;
 mod direct;
 mod effects;
+mod gap;
 mod history;
 mod items;
 mod long;
@@ -36,6 +37,7 @@ use self::effects::Out;
 use self::turn::TurnState;
 
 pub use self::effects::{Delta, DeltaKind, Effects, Notification, Outgoing, Scope};
+pub use self::gap::{Gap, is_said, said, state_told};
 pub use self::history::{Rebuild, Rebuilt, history};
 pub use self::turn::TurnPart;
 
@@ -176,7 +178,8 @@ impl ThreadView {
     fn usage_first<'f>(&mut self, due: bool) -> Out<'f> {
         let mut out = Out::live(self.session.last_seq, self.at_ms);
         if due && let Some((seq, at_ms)) = self.usage_due.take() {
-            out.at(seq, at_ms);
+            // A repeated value moved the thread on without being told.
+            out.at(seq.max(self.session.last_seq), at_ms);
             self.tell_usage(&mut out);
         }
         out
@@ -187,6 +190,9 @@ impl ThreadView {
         let mut unheard = Out::deaf();
         let out = if direct::is_echo(&fact.body, &self.session) { &mut unheard } else { out };
         let status = matches!(fact.body, FactBody::Activity(_)).then(|| self.status());
+        if let Some(turn) = &mut self.turn {
+            turn.told_seq = fact.through_seq;
+        }
         self.session.apply(fact);
         match &fact.body {
             FactBody::Activity(activity) => self.activity(fact, activity, status, out),

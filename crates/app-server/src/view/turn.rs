@@ -17,6 +17,7 @@ use signalbox_protocol::app::{
 use super::convert;
 use super::cut::{self, json_size};
 use super::effects::{DeltaKind, Out};
+use super::gap::Step;
 use super::items::{self, Told};
 use super::long::Rest;
 
@@ -43,6 +44,10 @@ pub(super) struct TurnState {
     diff: Option<TurnDiff>,
     approvals: Vec<TurnApproval>,
     pub(super) usage: Option<ThreadTokenUsage>,
+    /// The fact that is being taken in, or was taken in last.
+    pub(super) told_seq: Seq,
+    /// The fact that ended it.
+    pub(super) ended_seq: Seq,
     /// Its end has begun: what was open is closed, and what comes now is late.
     settled: bool,
     /// Most bytes that are held of one message or thought.
@@ -69,6 +74,8 @@ struct Slot {
     rest: Rest,
     open: bool,
     told: Told,
+    /// The fact by which its completion was told last.
+    completed_seq: Seq,
     /// Its text was replaced: no delta can lead from what clients have to what is true, so there are none any more and
     /// `item/completed` brings it right.
     diverged: bool,
@@ -95,6 +102,8 @@ impl TurnState {
             diff: None,
             approvals: Vec::new(),
             usage: None,
+            told_seq: fact.through_seq,
+            ended_seq: 0,
             settled: false,
             limit,
         }
@@ -118,6 +127,8 @@ impl TurnState {
             diff: None,
             usage: None,
             approvals: Vec::new(),
+            told_seq: 0,
+            ended_seq: 0,
             settled,
             limit,
         }
@@ -189,7 +200,7 @@ impl TurnState {
     }
 
     /// An item as it is held.
-    fn whole(&self, place: usize) -> ThreadItem {
+    pub(super) fn whole(&self, place: usize) -> ThreadItem {
         let slot = &self.slots[place];
         items::text(&slot.item.body)
             .filter(|text| slot.rest.total(text) > text.len() as u64)
@@ -246,7 +257,7 @@ impl TurnState {
     }
 
     /// The turn as its end is told: of the items only the last message.
-    fn summary(&self) -> Turn {
+    pub(super) fn summary(&self) -> Turn {
         let is_message = |slot: &Slot| matches!(slot.item.body, ItemBody::AgentMessage { .. });
         let last = self.slots.iter().rposition(is_message);
         Turn {
@@ -254,6 +265,31 @@ impl TurnState {
             items_view: TurnItemsView::Summary,
             ..self.outline()
         }
+    }
+
+    // ---- What was told when ----
+
+    /// The starts and ends of items that were told by facts after this one, in their order.
+    pub(super) fn steps_since(&self, since: Seq) -> Vec<(usize, Step)> {
+        let mut steps = Vec::new();
+        for (place, slot) in self.slots.iter().enumerate() {
+            if slot.seq > since {
+                steps.push((slot.seq, 1, place, Step::Start));
+            }
+            if !slot.open && slot.completed_seq > since {
+                // What starts an item ends the one before it first, and its own last.
+                let order = if slot.completed_seq == slot.seq { 2 } else { 0 };
+                steps.push((slot.completed_seq, order, place, Step::End));
+            }
+        }
+        steps.sort_by_key(|(seq, order, place, _)| (*seq, *order, *place));
+        steps.into_iter().map(|(_, _, place, step)| (place, step)).collect()
+    }
+
+    /// The items that were there at this fact and are still open.
+    pub(super) fn open_before(&self, since: Seq) -> impl Iterator<Item = (Seq, &ItemBody)> {
+        let known = self.slots.iter().filter(move |slot| slot.open && slot.seq <= since);
+        known.map(|slot| (slot.seq, &slot.item.body))
     }
 
     /// Tells that the turn began.
@@ -468,6 +504,7 @@ impl TurnState {
     pub(super) fn end(&mut self, at_ms: i64, ended: &TurnEnded, out: &mut Out<'_>) {
         self.settle(at_ms, out);
         self.status = ended.status;
+        self.ended_seq = self.told_seq;
         self.ended_at_ms = Some(at_ms);
         self.failure = match (&ended.failure, ended.status) {
             (_, TurnStatus::Completed | TurnStatus::InProgress) => None,
@@ -539,6 +576,7 @@ impl TurnState {
             rest: Rest::default(),
             open: true,
             told: Told::default(),
+            completed_seq: 0,
             diverged: false,
             stale: false,
         };
@@ -580,7 +618,8 @@ impl TurnState {
         }
     }
 
-    fn tell_completed(&self, place: usize, out: &mut Out<'_>) {
+    fn tell_completed(&mut self, place: usize, out: &mut Out<'_>) {
+        self.slots[place].completed_seq = self.told_seq;
         out.subscribers(|| ItemCompletedNotification {
             thread_id: self.thread_id(),
             turn_id: self.id.to_string(),
@@ -596,6 +635,12 @@ impl TurnState {
     fn thread_id(&self) -> String {
         self.thread.to_string()
     }
+}
+
+/// A turn as it was when it began.
+pub(super) fn begun(turn: Turn) -> Turn {
+    let status = convert::turn_status_out(TurnStatus::InProgress);
+    Turn { status, error: None, completed_at: None, duration_ms: None, ..turn }
 }
 
 fn unknown_failure() -> Failure {

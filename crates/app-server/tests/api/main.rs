@@ -19,6 +19,7 @@ mod ops;
 mod pages;
 mod queues;
 mod refusals;
+mod rejoining;
 mod rules;
 mod search;
 mod stage;

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use signalbox_app_server::{AppInfo, AppServer, Hubs};
 use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
-    Catalog, Engine, EngineConfig, Limits, ProviderEntry, base_environment, wall_clock_ms,
+    Catalog, Engine, EngineConfig, Limits, ProviderEntry, SessionStream, base_environment, wall_clock_ms,
 };
 use signalbox_facts::Provider;
-use signalbox_rpc::{ConnOptions, Connection, MemoryClient, Role, Service, memory};
+use signalbox_rpc::{ConnOptions, Connection, MemoryClient, Peer, Role, Service, memory};
 use signalbox_store::Store;
 use tempfile::TempDir;
 
@@ -26,10 +27,15 @@ pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
 /// A server with its home; the folder goes when the test ends.
 pub(crate) struct Stage {
     pub(crate) app: AppServer,
-    pub(crate) hubs: Hubs,
+    /// Where the next session that is loaded gets its commits from, instead of from the engine.
+    pub(crate) feed: Feeds,
     pub(crate) folder: TempDir,
     service: Service,
 }
+
+/// What takes the engine's place in one session: gets the session's own stream, and gives the one that is shown.
+pub(crate) type Feed = Box<dyn FnOnce(SessionStream) -> SessionStream + Send>;
+pub(crate) type Feeds = Arc<Mutex<Option<Feed>>>;
 
 /// Cargo builds examples before tests, beside them.
 fn agent() -> PathBuf {
@@ -61,6 +67,7 @@ impl Stage {
         std::fs::create_dir_all(&project).unwrap();
         let store = Store::open(&folder.path().join("test.db")).await.unwrap();
         let hubs = Hubs::new(store.reader.clone(), AppInfo::new(folder.path().to_owned(), project));
+        let feed = Feeds::default();
         let missing = vec!["/no/such/agent".to_owned()];
         let mut rehearsal =
             ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent().display().to_string()]);
@@ -78,22 +85,37 @@ impl Stage {
             idle_session: rest,
             sources: Sources::default(),
             unattended: signalbox_engine::Unattended::Wait,
-            on_load: hubs.on_load(),
+            on_load: {
+                let (load, feed) = (hubs.on_load(), feed.clone());
+                Box::new(move |stream| {
+                    let fed = feed.lock().unwrap().take();
+                    load(match fed {
+                        Some(fed) => fed(stream),
+                        None => stream,
+                    });
+                })
+            },
             now_ms: wall_clock_ms,
         };
         let engine = Engine::start(store, config).await.unwrap();
-        let app = AppServer::new(engine, hubs.clone());
+        let app = AppServer::new(engine, hubs);
         let service = app.service().unwrap();
-        Self { app, hubs, folder, service }
+        Self { app, feed, folder, service }
     }
 
     /// A connection before its handshake.
     pub(crate) fn connect(&self, role: Role) -> Client {
+        self.connect_with(ConnOptions { role, ..ConnOptions::default() }).0
+    }
+
+    /// The same with other options than usual; with the server's handle on the connection.
+    pub(crate) fn connect_with(&self, options: ConnOptions) -> (Client, Peer) {
         let (server, wire) = memory();
-        let options = ConnOptions { role, hooks: self.app.hooks(), ..ConnOptions::default() };
+        let options = ConnOptions { hooks: self.app.hooks(), ..options };
         let connection = Connection::new(self.service.clone(), options);
+        let peer = connection.peer().clone();
         tokio::spawn(connection.serve(server));
-        Client { wire, last_id: 0, log: Vec::new(), read: 0 }
+        (Client { wire, last_id: 0, log: Vec::new(), read: 0 }, peer)
     }
 
     /// A connection of a client with this name.
@@ -103,8 +125,7 @@ impl Stage {
 
     pub(crate) async fn client_with(&self, name: &str, role: Role, capabilities: Value) -> Client {
         let mut client = self.connect(role);
-        let info = json!({"name": name, "version": "1"});
-        client.ok("initialize", json!({"clientInfo": info, "capabilities": capabilities})).await;
+        client.introduce(name, capabilities).await;
         client
     }
 
@@ -143,6 +164,17 @@ impl Client {
         let id = self.last_id;
         self.send(json!({"id": id, "method": method, "params": params})).await;
         id
+    }
+
+    /// The handshake.
+    pub(crate) async fn introduce(&mut self, name: &str, capabilities: Value) {
+        let info = json!({"name": name, "version": "1"});
+        self.ok("initialize", json!({"clientInfo": info, "capabilities": capabilities})).await;
+    }
+
+    /// Reads until the server has ended the connection.
+    pub(crate) async fn until_closed(&mut self) {
+        while self.receive().await.is_some() {}
     }
 
     async fn receive(&mut self) -> Option<&Value> {

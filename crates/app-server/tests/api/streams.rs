@@ -4,18 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use signalbox_engine::{Live, SessionStream};
+use signalbox_engine::{Origin, SessionStream};
 use signalbox_facts::{
-    Activity, ActivityState, AgentText, Committed, DocBlock, Fact, FactBody, Policy, Prompt, Provider, Seq,
-    SessionCreated, SessionId, SessionRow, SessionSource, TurnContext, TurnEnded, TurnId, TurnStatus,
+    Activity, ActivityState, AgentText, Committed, DocBlock, Fact, FactBody, Policy, Prompt, Seq, SessionId,
+    TurnContext, TurnEnded, TurnId, TurnStatus,
 };
-use tokio::sync::mpsc;
+use signalbox_protocol::ops::{self, NewSession, Op};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::stage::{Client, Stage};
+use crate::stage::{Client, Stage, within};
 
 /// A session whose commits the test makes.
-struct Fed {
-    session: SessionId,
+pub(crate) struct Fed {
+    pub(crate) session: SessionId,
     turn: TurnId,
     seq: Seq,
     revision: u64,
@@ -23,15 +24,30 @@ struct Fed {
 }
 
 impl Fed {
-    /// The server is told of a session that it has loaded.
-    fn load(stage: &Stage) -> (Self, Fact) {
+    /// A session that the engine has made, and whose stream is the test's from its first fact on.
+    pub(crate) async fn load(stage: &Stage) -> (Self, Fact) {
         let session = SessionId::generate();
-        let (commits, deliveries) = mpsc::channel(64);
-        let mut fed = Self { session, turn: TurnId::generate(), seq: 0, revision: 0, commits };
-        let created = fed.fact(None, None, FactBody::SessionCreated(Box::new(created())));
-        let row = SessionRow { last_seq: 0, ..SessionRow::created(&created).unwrap() };
-        stage.hubs.on_load()(SessionStream { row, live: Live::default(), deliveries });
-        (fed, created)
+        let (commits, fed) = mpsc::channel(64);
+        let (first, made) = oneshot::channel();
+        *stage.feed.lock().unwrap() = Some(Box::new(move |stream: SessionStream| {
+            let SessionStream { row, live, deliveries: mut own } = stream;
+            tokio::spawn(async move {
+                let mut first = Some(first);
+                // The engine's own commits are read, so that it never waits.
+                while let Some(commit) = own.recv().await {
+                    if let Some(first) = first.take() {
+                        let _ = first.send(commit);
+                    }
+                }
+            });
+            SessionStream { row, live, deliveries: fed }
+        }));
+        let op = Op::NewSession(NewSession::new(ops::Provider::from_name("rehearsal"), "/".to_owned()));
+        stage.app.engine().submit_as(op, Origin::default(), Some(session)).await.unwrap();
+        let made = within(made).await.unwrap();
+        let [Committed::Fact(created)] = &made[..] else { panic!("{made:?}") };
+        let fed = Self { session, turn: TurnId::generate(), seq: created.seq, revision: 0, commits };
+        (fed, (**created).clone())
     }
 
     fn fact(&mut self, turn: Option<TurnId>, item: Option<Seq>, body: FactBody) -> Fact {
@@ -41,7 +57,7 @@ impl Fed {
         Fact { session: self.session, turn, seq: self.seq, through_seq: self.seq, item_seq, at_ms, body }
     }
 
-    async fn commit(&self, facts: impl IntoIterator<Item = Fact>) {
+    pub(crate) async fn commit(&self, facts: impl IntoIterator<Item = Fact>) {
         let committed: Vec<_> = facts.into_iter().map(|fact| Committed::Fact(Arc::new(fact))).collect();
         self.commits.send(committed.into()).await.unwrap();
     }
@@ -53,7 +69,7 @@ impl Fed {
     }
 
     /// A turn begins.
-    async fn prompt(&mut self, text: &str) {
+    pub(crate) async fn prompt(&mut self, text: &str) {
         self.turn = TurnId::generate();
         let running = ActivityState::Running { turn_id: self.turn, prompt_request_id: None };
         let running = self.activity(running);
@@ -70,7 +86,7 @@ impl Fed {
     }
 
     /// The agent says something; 0 begins a new message.
-    async fn say(&mut self, item: Seq, text: &str) -> Seq {
+    pub(crate) async fn say(&mut self, item: Seq, text: &str) -> Seq {
         let text = AgentText { message_id: "m".to_owned(), text: text.to_owned() };
         let fact = self.fact(Some(self.turn), Some(item), FactBody::AgentText(text));
         let item = fact.item_seq.unwrap();
@@ -78,7 +94,7 @@ impl Fed {
         item
     }
 
-    async fn end(&mut self) {
+    pub(crate) async fn end(&mut self) {
         let idle = self.activity(ActivityState::Idle);
         let ended = TurnEnded {
             status: TurnStatus::Completed,
@@ -89,25 +105,6 @@ impl Fed {
         };
         let ended = self.fact(Some(self.turn), None, FactBody::TurnEnded(Box::new(ended)));
         self.commit([idle, ended]).await;
-    }
-}
-
-fn created() -> SessionCreated {
-    SessionCreated {
-        provider: Provider::new("rehearsal"),
-        cwd: PathBuf::from("/"),
-        roots: Vec::new(),
-        project_path: PathBuf::from("/"),
-        worktree: None,
-        policy: Policy::default(),
-        model: None,
-        effort: None,
-        instructions: None,
-        request_id: None,
-        source: SessionSource::App,
-        forked_from: None,
-        fork_context: None,
-        ephemeral: false,
     }
 }
 
@@ -148,7 +145,7 @@ fn known(client: &Client, resumed: &Value) -> String {
 async fn whoever_joins_knows_the_same_as_who_was_there() {
     let stage = Stage::new().await;
     let mut watcher = stage.client("watcher").await;
-    let (mut fed, created) = Fed::load(&stage);
+    let (mut fed, created) = Fed::load(&stage).await;
     let id = fed.session.to_string();
     let from_the_start = watcher.ok("thread/resume", json!({"threadId": id})).await;
     fed.commit([created]).await;
@@ -187,7 +184,7 @@ async fn whoever_joins_knows_the_same_as_who_was_there() {
 async fn whoever_joins_again_is_told_nothing_twice() {
     let stage = Stage::new().await;
     let mut client = stage.client("again").await;
-    let (mut fed, created) = Fed::load(&stage);
+    let (mut fed, created) = Fed::load(&stage).await;
     let id = fed.session.to_string();
     fed.commit([created]).await;
     fed.prompt("tell a story").await;
@@ -225,7 +222,7 @@ async fn whoever_joins_again_is_told_nothing_twice() {
 async fn what_everybody_gets_needs_no_subscription() {
     let stage = Stage::new().await;
     let mut bystander = stage.client("bystander").await;
-    let (mut fed, created) = Fed::load(&stage);
+    let (mut fed, created) = Fed::load(&stage).await;
     fed.commit([created]).await;
     fed.prompt("anything").await;
     fed.say(0, "something").await;
@@ -245,7 +242,7 @@ async fn what_everybody_gets_needs_no_subscription() {
 async fn who_has_left_gets_nothing_more() {
     let stage = Stage::new().await;
     let [mut first, mut second] = stage.clients().await;
-    let (mut fed, created) = Fed::load(&stage);
+    let (mut fed, created) = Fed::load(&stage).await;
     let id = fed.session.to_string();
     fed.commit([created]).await;
     for client in [&mut first, &mut second] {
@@ -265,15 +262,14 @@ async fn who_has_left_gets_nothing_more() {
 async fn the_end_of_a_session_ends_its_hub() {
     let stage = Stage::new().await;
     let mut client = stage.client("last").await;
-    let (fed, created) = Fed::load(&stage);
+    let (fed, created) = Fed::load(&stage).await;
     let id = fed.session.to_string();
     fed.commit([created]).await;
     client.ok("thread/resume", json!({"threadId": id})).await;
     drop(fed);
-    // The engine does not know it either, so once the hub is gone nobody does.
     loop {
         let answer = client.call("thread/resume", json!({"threadId": id})).await;
-        if answer["error"]["data"]["reason"] == "thread_not_found" {
+        if answer["error"]["data"]["reason"] == "shutting_down" {
             break;
         }
     }
