@@ -92,10 +92,13 @@ fn is_end(body: &FactBody) -> bool {
     matches!(body, FactBody::TurnEnded(_))
 }
 
+/// What a page held, by id in its order, and all there was at that moment.
+type Page<T> = (Vec<(String, T)>, HashMap<String, T>);
+
 /// What the pages held, in order, must be: each thing once, each as it was when its page was read, and everything that was
 /// there from the first page to the last.
 fn check<T: PartialEq + std::fmt::Debug>(
-    pages: &[(Vec<(String, T)>, HashMap<String, T>)],
+    pages: &[Page<T>],
     first: &[String],
     last: &[String],
 ) -> Result<(), TestCaseError> {
