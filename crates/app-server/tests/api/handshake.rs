@@ -57,7 +57,7 @@ async fn existing_clients_find_what_they_ask_for_at_their_start() {
     }
     assert_eq!(client.ok("plugin/installed", json!({})).await["marketplaces"], json!([]));
     let profiles = client.ok("permissionProfile/list", json!({})).await;
-    assert_eq!(profiles["data"].as_array().unwrap().len(), 9);
+    assert_eq!(profiles["data"].as_array().unwrap().len(), 12);
 }
 
 #[tokio::test]

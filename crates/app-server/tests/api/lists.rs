@@ -54,7 +54,7 @@ async fn what_existing_clients_ask_for_at_their_start_is_answered() {
     }
     assert_eq!(client.ok("plugin/installed", json!({"cwds": ["/"]})).await["marketplaces"], json!([]));
     let profiles = client.ok("permissionProfile/list", json!({})).await;
-    assert_eq!(profiles["data"].as_array().unwrap().len(), 9);
+    assert_eq!(profiles["data"].as_array().unwrap().len(), 12);
     let providers = client.ok("modelProvider/list", json!({})).await;
     assert_eq!(providers["defaultProviderId"], "rehearsal");
     let ids = providers["data"].as_array().unwrap().iter().map(|provider| &provider["id"]);
