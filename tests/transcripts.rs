@@ -73,6 +73,15 @@ transcripts! {
     pages,
     compact_asked,
     patch_grows,
+    ephemeral,
+    never_ask,
+}
+
+#[test]
+fn unload() {
+    let file = Path::new(FOLDER).join("unload.txt");
+    let rests = "[limits]\nidle_thread_seconds = 1\n";
+    play(&file, || App::new(env!("CARGO_BIN_EXE_signalbox")).config(rests));
 }
 
 #[test]
@@ -83,16 +92,13 @@ fn every_file_is_played() {
         .collect();
     files.sort();
     let mut names = NAMES.to_vec();
+    names.push("unload");
     names.sort_unstable();
     assert_eq!(files, names);
 }
 
 /// What existing clients know and this server tells, but no transcript shows, and why.
 const NOT_SHOWN: &[(&str, &str)] = &[
-    (
-        "thread/closed",
-        "a thread is unloaded when nobody has needed it for a time, and transcripts know no time",
-    ),
     ("thread/search", "so far tested in crates/app-server/tests/api/search.rs only"),
     ("fuzzyFileSearch", "so far tested in crates/app-server/tests/api/files.rs only"),
 ];
@@ -106,7 +112,7 @@ fn every_message_that_existing_clients_know_is_in_a_transcript() {
     let recorded = read("tests/conformance/codex-v2.schema.json");
     let ours = read("schema/signalbox.schema.json");
     let mut shown = Shown::default();
-    for name in NAMES {
+    for name in NAMES.iter().chain(&["unload"]) {
         let file = Path::new(FOLDER).join(format!("{name}.txt"));
         shown.read(&std::fs::read_to_string(file).unwrap());
     }
