@@ -75,6 +75,9 @@ transcripts! {
     patch_grows,
     ephemeral,
     never_ask,
+    search,
+    explain,
+    discover,
 }
 
 #[test]
@@ -98,10 +101,7 @@ fn every_file_is_played() {
 }
 
 /// What existing clients know and this server tells, but no transcript shows, and why.
-const NOT_SHOWN: &[(&str, &str)] = &[
-    ("thread/search", "so far tested in crates/app-server/tests/api/search.rs only"),
-    ("fuzzyFileSearch", "so far tested in crates/app-server/tests/api/files.rs only"),
-];
+const NOT_SHOWN: &[(&str, &str)] = &[];
 
 #[test]
 fn every_message_that_existing_clients_know_is_in_a_transcript() {

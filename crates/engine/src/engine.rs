@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signalbox_facts::{
     Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, PermissionResolved,
-    Policy, Provider, QueueChanged, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow,
+    Policy, Provider, QueuePause, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow,
     SessionSource, SettingsChanged, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded,
     TurnStatus,
 };
@@ -526,7 +526,7 @@ impl Engine {
             call.outcome = Some(ToolOutcome::Interrupted);
             batch.push(Some(turn), Item::Of(item), FactBody::ToolCall(Box::new(call)));
         }
-        if let Some(queue) = row.queue.as_ref().and_then(QueueChanged::held_up) {
+        if let Some(queue) = row.queue.as_ref().and_then(|queue| queue.held_up(QueuePause::Restarted)) {
             batch.push(None, Item::None, FactBody::QueueChanged(queue));
         }
         revision += 1;

@@ -1,6 +1,6 @@
 //! Why a session is, or is not, moving: plain data, told by the one who knows. Sentences are the frontends' matter.
 
-use signalbox_facts::{Activity, PendingInput, Provider, Seq, SessionRow, TurnId};
+use signalbox_facts::{Activity, PendingInput, Provider, QueuePause, Seq, SessionRow, TurnId};
 
 /// What a session is doing or waiting for.
 #[derive(Clone, PartialEq, Debug)]
@@ -17,6 +17,8 @@ pub struct Explanation {
     pub queued: usize,
     /// Whether they wait for the next accepted prompt.
     pub queue_paused: bool,
+    /// Why they do, if it is known.
+    pub queue_paused_by: Option<QueuePause>,
     /// Submissions that are not taken yet: those that never wait for an agent, and all others.
     pub waiting: (usize, usize),
     /// In the archive.
@@ -77,10 +79,13 @@ pub enum Why {
     StoppingAgent,
     /// The checkout is removed.
     DiscardingWorktree,
-    /// The session is deleted.
-    Deleting,
     /// The agent is asked to take a setting; work waits for it.
     Settling {
+        /// Since when, Unix milliseconds.
+        since_ms: i64,
+    },
+    /// A fork is to be made, and the agent is asked for a copy of its conversation; work waits for it.
+    Forking {
         /// Since when, Unix milliseconds.
         since_ms: i64,
     },
@@ -117,6 +122,7 @@ impl Explanation {
             agent: None,
             queued: queue.map_or(0, |queue| queue.entries.len()),
             queue_paused: queue.is_some_and(|queue| queue.paused),
+            queue_paused_by: queue.and_then(|queue| queue.paused_by),
             waiting: (0, 0),
             archived: row.archived,
         }

@@ -12,7 +12,7 @@ mod stage;
 
 use std::time::Duration;
 
-use signalbox_engine::{Accepted, OpError};
+use signalbox_engine::{Accepted, OpError, Why};
 use signalbox_facts::{FactBody, ForkContext, SessionId, TurnId};
 use signalbox_protocol::ops::{self, Op, SettingsPatch};
 use stage::{Stage, Watched, story};
@@ -163,7 +163,12 @@ async fn nothing_but_work_waits_for_an_agent_that_is_asked_for_a_copy() {
     let mut session = stage.watch(id).await;
     told(&mut session, "say The key is amber.").await;
     let delete = Op::Delete { session: session.id.to_string(), request_id: None };
-    let (forked, deleted) = tokio::join!(session.submit(fork_op(&session)), session.submit(delete));
+    let explained_then_deleted = async {
+        // The question goes another way than work, and may come before the fork.
+        while !matches!(session.engine.explain(id).await.unwrap().state, Why::Forking { .. }) {}
+        session.submit(delete).await
+    };
+    let (forked, deleted) = tokio::join!(session.submit(fork_op(&session)), explained_then_deleted);
     assert_eq!(deleted, Ok(Accepted::Applied));
     assert_eq!(forked, Err(OpError::SessionNotFound(session.id.to_string())));
 }

@@ -10,7 +10,7 @@
 
 mod stage;
 
-use signalbox_engine::Why;
+use signalbox_engine::{Accepted, Why};
 use signalbox_facts::{Committed, Fact, FactBody, SessionRow};
 use signalbox_protocol::ops::Op;
 use signalbox_store::FailPoint;
@@ -125,11 +125,34 @@ async fn what_a_session_waits_for_is_told() {
     assert!(told > 0);
     drop(slow);
 
-    // A setting that the agent does not answer.
+    // An agent that does not go on.
     let mut session = stage.session().await;
     session.prompts("say Hello.\nhang").await;
     session.hears("Hello").await;
     assert!(matches!(stage.engine.explain(session.id).await.unwrap().state, Why::AwaitingAgent { .. }));
+
+    // A setting that the agent does not answer, because it is not let.
+    let mut session = stage.session().await;
+    session.prompts("say Hello.").await;
+    session.until_end().await;
+    let engine = stage.engine.clone();
+    let id = session.id;
+    let pid = engine.explain(id).await.unwrap().agent.and_then(|agent| agent.pid).unwrap();
+    send("-STOP", pid);
+    let op = Op::SetModel { session: id.to_string(), model: "rehearsal-terse".into() };
+    let settles = async {
+        let since = loop {
+            if let Why::Settling { since_ms } = engine.explain(id).await.unwrap().state {
+                break since_ms;
+            }
+        };
+        send("-CONT", pid);
+        since
+    };
+    let (set, since) = tokio::join!(session.submit(op), settles);
+    assert_eq!(set, Ok(Accepted::Applied));
+    assert!(since > 0);
+    assert_eq!(engine.explain(id).await.unwrap().state, Why::Idle);
 
     // A checkout that goes as soon as its agent has ended.
     let (mut session, _) = stage::git::session(&repo_stage, &repo).await;
@@ -148,4 +171,28 @@ async fn what_a_session_waits_for_is_told() {
     }
     discard.await.unwrap();
     assert_eq!(engine.explain(id).await.unwrap().state, Why::Idle);
+}
+
+/// A signal to a process, as a person would send it.
+fn send(signal: &str, pid: u32) {
+    assert!(std::process::Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_session_that_waits_for_the_disk_is_explained_from_its_row() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    // Nothing but the prompt is to be held.
+    stage.store.writer.index().await.unwrap();
+    let held = stage.fail.hold(FailPoint::BeforeCommit);
+    let explained = async {
+        held.reached().await;
+        let told = stage.engine.explain(session.id).await.unwrap();
+        drop(held);
+        told
+    };
+    let (_, told) = tokio::join!(session.prompts("say Hello."), explained);
+    assert_eq!((told.state, told.turn, told.agent), (Why::Busy, None, None));
+    session.until_end().await;
+    assert_eq!(stage.engine.explain(session.id).await.unwrap().state, Why::Idle);
 }

@@ -513,6 +513,9 @@ pub struct QueueChanged {
     /// Whether it waits for the next accepted prompt, after an interrupted or failed turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// Why it is paused. Absent also in what older versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<QueuePause>,
     /// `request_id` of the Op.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
@@ -527,9 +530,34 @@ impl QueueChanged {
 
     /// The queue as it is after a turn that did not complete; `None` if nothing waits that could be held up.
     #[must_use]
-    pub fn held_up(&self) -> Option<Self> {
-        (!self.paused && !self.entries.is_empty()).then(|| Self { paused: true, ..self.clone() })
+    pub fn held_up(&self, by: QueuePause) -> Option<Self> {
+        (!self.paused && !self.entries.is_empty()).then(|| self.halted(by))
     }
+
+    /// The queue as it is when nothing of it starts by itself any more.
+    #[must_use]
+    pub fn halted(&self, by: QueuePause) -> Self {
+        Self { paused: true, paused_by: Some(by), ..self.clone() }
+    }
+
+    /// Follow-ups start again.
+    pub fn goes_on(&mut self) {
+        (self.paused, self.paused_by) = (false, None);
+    }
+}
+
+/// Why a queue is paused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueuePause {
+    /// Somebody interrupted the turn.
+    Interrupted,
+    /// The turn failed.
+    Failed,
+    /// The server stopped before the turn finished.
+    Restarted,
+    /// A prompt of the queue could not start.
+    NotStarted,
 }
 
 /// A follow-up prompt that waits.

@@ -18,9 +18,9 @@ pub use activity::{Activity, ActivityState, FailedReason};
 pub use compact::compact;
 pub use fact::{
     AgentText, CompactionStatus, ContextCompaction, Fact, FactBody, Failure, ForkContext, Plan, PlanEntry,
-    PlanStatus, PolicyChanged, QueueChanged, QueuedPrompt, Reverted, SessionCreated, SettingsChanged,
-    TitleChanged, TitleOrigin, TokensAtEnd, ToolOutput, TurnDiff, TurnEnded, TurnStatus, Usage, Warning,
-    Worktree, WorktreeBaseline, WorktreeDiscarded,
+    PlanStatus, PolicyChanged, QueueChanged, QueuePause, QueuedPrompt, Reverted, SessionCreated,
+    SettingsChanged, TitleChanged, TitleOrigin, TokensAtEnd, ToolOutput, TurnDiff, TurnEnded, TurnStatus,
+    Usage, Warning, Worktree, WorktreeBaseline, WorktreeDiscarded,
 };
 pub use ids::{InputId, Provider, Seq, SessionId, SubmissionId, TurnId};
 pub use pending::{

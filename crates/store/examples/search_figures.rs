@@ -98,7 +98,7 @@ fn thread(turns: u64, random: &mut u64) -> Vec<Fact> {
         push(Some(turn), FactBody::AgentText(answer));
         push(Some(turn), activity(2 * number + 2, ActivityState::Idle));
         let (status, stop_reason) = (TurnStatus::Completed, None);
-        let ended = TurnEnded { status, stop_reason, failure: None, request_id: None };
+        let ended = TurnEnded { status, stop_reason, failure: None, tokens: None, request_id: None };
         push(Some(turn), FactBody::TurnEnded(Box::new(ended)));
     }
     facts

@@ -12,8 +12,8 @@ use common::*;
 use proptest::prelude::*;
 use signalbox_facts::{Fact, FactBody, Seq, SessionId};
 use signalbox_store::{
-    FailPoint, FailPoints, Fork, PageCursor, SearchPage, SearchQuery, SearchTerm, SessionQuery, SortKey,
-    Store, StoreOptions,
+    FailPoint, FailPoints, Fork, SearchPage, SearchQuery, SearchTerm, SessionQuery, SortKey, Store,
+    StoreOptions,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Executor};
@@ -242,17 +242,15 @@ async fn each_session_is_found_once_with_its_best_match_and_pages_lead_both_ways
     assert_eq!(found(&store, "apples").await.len(), 5);
     let mut query = SearchQuery { sort: SortKey::Created, ascending: true, limit: 2, ..query("apples") };
     let mut seen = Vec::new();
-    let mut first: Option<PageCursor> = None;
-    loop {
+    let first = loop {
         let page = store.reader.search(&query).await.unwrap();
         assert!(page.found.iter().all(|found| found.snippet == "apples apples"), "{page:?}");
         seen.extend(page.found.iter().map(|found| found.place.id));
         query.after = page.found.last().map(|found| found.place);
-        first = page.found.first().map(|found| found.place);
         if !page.more {
-            break;
+            break page.found.first().map(|found| found.place);
         }
-    }
+    };
     assert_eq!(seen, ids);
     let back = SearchQuery { ascending: false, after: first, limit: 10, ..query };
     let page = store.reader.search(&back).await.unwrap();

@@ -1,11 +1,11 @@
 //! Why a thread moves or not, and the server's inside.
 
 use signalbox_engine::{AgentReport, Diagnostics, Explanation, Why, convert as core};
-use signalbox_facts::{ActivityState, InputKind, PendingInput, SessionId};
+use signalbox_facts::{ActivityState, InputKind, PendingInput, QueuePause, SessionId};
 use signalbox_protocol::app::{
-    AgentFigures, AgentProcess, ConnectionFigures, EventRingFigures, ServerDiagnosticsParams,
-    ServerDiagnosticsResult, ServerLimits, StorageFigures, ThreadExplainParams, ThreadExplainResult,
-    ThreadExplanation, ThreadFigures, WaitingApproval, method,
+    AgentFigures, AgentProcess, ConnectionFigures, EventRingFigures, QueuePauseReason,
+    ServerDiagnosticsParams, ServerDiagnosticsResult, ServerLimits, StorageFigures, ThreadExplainParams,
+    ThreadExplainResult, ThreadExplanation, ThreadFigures, WaitingApproval, method,
 };
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role, RpcError};
 use signalbox_store::StoreFigures;
@@ -96,7 +96,7 @@ fn state_out(explained: &Explanation) -> ThreadExplanation {
     match explained.state.clone() {
         Why::NotLoaded | Why::Idle if explained.archived => ThreadExplanation::Archived,
         Why::NotLoaded | Why::Idle if explained.queued > 0 && explained.queue_paused => {
-            ThreadExplanation::QueuePaused
+            ThreadExplanation::QueuePaused { reason: explained.queue_paused_by.map(pause_out) }
         }
         Why::NotLoaded => ThreadExplanation::NotLoaded,
         Why::Idle => ThreadExplanation::Idle,
@@ -121,9 +121,18 @@ fn state_out(explained: &Explanation) -> ThreadExplanation {
         Why::Steering => ThreadExplanation::Steering,
         Why::StoppingAgent => ThreadExplanation::StoppingAgent,
         Why::DiscardingWorktree => ThreadExplanation::DiscardingWorktree,
-        Why::Deleting => ThreadExplanation::Deleting,
+        Why::Forking { since_ms } => ThreadExplanation::Forking { since_ms },
         Why::Settling { since_ms } => ThreadExplanation::Settling { since_ms },
         Why::Busy => ThreadExplanation::Busy,
+    }
+}
+
+fn pause_out(pause: QueuePause) -> QueuePauseReason {
+    match pause {
+        QueuePause::Interrupted => QueuePauseReason::Interrupted,
+        QueuePause::Failed => QueuePauseReason::Failed,
+        QueuePause::Restarted => QueuePauseReason::Restarted,
+        QueuePause::NotStarted => QueuePauseReason::NotStarted,
     }
 }
 
@@ -155,7 +164,9 @@ fn agent_out(agent: &AgentReport) -> AgentProcess {
 fn sentence(state: &ThreadExplanation, explained: &Explanation, now_ms: i64) -> String {
     let since = |since_ms: i64| lasting(now_ms - since_ms);
     let said = match state {
-        ThreadExplanation::NotLoaded => "The thread is not in memory. Nothing runs; a prompt loads it.".to_owned(),
+        ThreadExplanation::NotLoaded => {
+            "The thread is not in memory. Nothing runs; a prompt loads it.".to_owned()
+        }
         ThreadExplanation::Idle => match &explained.activity.state {
             ActivityState::Failed { message, .. } => {
                 format!("The last turn did not complete: {message} The thread waits for a prompt.")
@@ -167,7 +178,11 @@ fn sentence(state: &ThreadExplanation, explained: &Explanation, now_ms: i64) -> 
             lasting(next_attempt_at_ms - now_ms)
         ),
         ThreadExplanation::WaitingForApproval { approvals } => match &approvals[..] {
-            [one] => format!("For {} an approval has been waiting for an answer: {}.", since(one.requested_at_ms), one.title),
+            [one] => format!(
+                "For {} an approval has been waiting for an answer: {}.",
+                since(one.requested_at_ms),
+                one.title
+            ),
             many => {
                 let oldest = many.iter().map(|one| one.requested_at_ms).min().unwrap_or(now_ms);
                 format!("{} approvals wait for answers, the oldest for {}.", many.len(), since(oldest))
@@ -193,22 +208,35 @@ fn sentence(state: &ThreadExplanation, explained: &Explanation, now_ms: i64) -> 
         ThreadExplanation::Interrupting => {
             "The turn was interrupted; the agent has not stopped yet.".to_owned()
         }
-        ThreadExplanation::Steering => "The agent is asked to stop, so that it gets what was added.".to_owned(),
+        ThreadExplanation::Steering => {
+            "The agent is asked to stop, so that it gets what was added.".to_owned()
+        }
         ThreadExplanation::StoppingAgent => "No turn runs; the agent ends.".to_owned(),
-        ThreadExplanation::DiscardingWorktree => "The worktree is removed; what else is asked waits.".to_owned(),
-        ThreadExplanation::Deleting => "The thread is deleted.".to_owned(),
+        ThreadExplanation::DiscardingWorktree => {
+            "The worktree is removed; what else is asked waits.".to_owned()
+        }
         ThreadExplanation::Settling { since_ms } => format!(
             "The agent has been asked to take a setting for {}; what came after it waits.",
             since(*since_ms)
         ),
-        ThreadExplanation::QueuePaused => {
-            "The queue is paused, because the last turn did not complete or a prompt of it could not start. It goes on with \
-             the next accepted prompt."
-                .to_owned()
+        ThreadExplanation::Forking { since_ms } => format!(
+            "A fork is made: the agent has been asked for a copy of its conversation for {}; what came after it waits.",
+            since(*since_ms)
+        ),
+        ThreadExplanation::QueuePaused { reason } => {
+            let why = match reason {
+                Some(QueuePauseReason::Interrupted) => "the last turn was interrupted",
+                Some(QueuePauseReason::Failed) => "the last turn failed",
+                Some(QueuePauseReason::Restarted) => "the server stopped before the last turn finished",
+                Some(QueuePauseReason::NotStarted) => "a prompt of it could not start",
+                None => "the last turn did not complete or a prompt of it could not start",
+            };
+            format!("The queue is paused, because {why}. It goes on with the next accepted prompt.")
         }
         ThreadExplanation::Archived => "The thread is in the archive and takes no prompts.".to_owned(),
         ThreadExplanation::Busy => {
-            "The thread did not answer in a second: it stores something, or waits for the file system.".to_owned()
+            "The thread did not answer in a second: it stores something, or waits for the file system."
+                .to_owned()
         }
     };
     match explained.queued {
@@ -314,6 +342,7 @@ mod tests {
             agent: None,
             queued: 0,
             queue_paused: false,
+            queue_paused_by: None,
             waiting: (0, 0),
             archived: false,
         }
@@ -324,7 +353,16 @@ mod tests {
         let archived = Explanation { archived: true, queued: 1, queue_paused: true, ..explained(Why::Idle) };
         assert_eq!(state_out(&archived), ThreadExplanation::Archived);
         let paused = Explanation { queued: 1, queue_paused: true, ..explained(Why::NotLoaded) };
-        assert_eq!(state_out(&paused), ThreadExplanation::QueuePaused);
+        assert_eq!(state_out(&paused), ThreadExplanation::QueuePaused { reason: None });
+        for (by, told) in [
+            (QueuePause::Interrupted, "the last turn was interrupted"),
+            (QueuePause::Failed, "the last turn failed"),
+            (QueuePause::Restarted, "the server stopped before the last turn finished"),
+            (QueuePause::NotStarted, "a prompt of it could not start"),
+        ] {
+            let paused = Explanation { queue_paused_by: Some(by), ..paused.clone() };
+            assert!(sentence(&state_out(&paused), &paused, 0).contains(told), "{by:?}");
+        }
         let running = Explanation { queued: 1, queue_paused: true, ..explained(Why::Interrupting) };
         assert_eq!(state_out(&running), ThreadExplanation::Interrupting);
     }

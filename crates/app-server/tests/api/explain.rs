@@ -88,4 +88,56 @@ async fn a_paused_queue_is_named() {
     client.until("turn/completed").await;
     let paused = becomes(&mut client, &thread, "queuePaused").await;
     assert_eq!(paused["queuePaused"], true);
+    assert_eq!(paused["state"]["reason"], "interrupted");
+    assert!(paused["explanation"].as_str().unwrap().contains("the last turn was interrupted"), "{paused}");
+}
+
+async fn queues(client: &mut Client, thread: &str) {
+    let doc = json!([{"type": "text", "text": "say next"}]);
+    client.ok("op/submit", json!({"op": {"op": "queue_add", "session": thread, "doc": doc}})).await;
+}
+
+#[tokio::test]
+async fn a_queue_behind_a_failed_turn_says_that() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("asker").await;
+    let thread = client.thread(json!({})).await;
+    client.turn(&thread, "run true\nfail Out of coal.").await;
+    let approval = client.until("item/commandExecution/requestApproval").await;
+    queues(&mut client, &thread).await;
+    client.respond(&approval, json!({"decision": "accept"})).await;
+    client.until("turn/completed").await;
+    let paused = becomes(&mut client, &thread, "queuePaused").await;
+    assert_eq!(paused["state"], json!({"type": "queuePaused", "reason": "failed"}));
+}
+
+#[tokio::test]
+async fn a_queue_behind_a_restart_says_that() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("asker").await;
+    let thread = client.thread(json!({})).await;
+    client.turn(&thread, "run true").await;
+    client.until("item/commandExecution/requestApproval").await;
+    queues(&mut client, &thread).await;
+    let folder = stage.close().await;
+    let stage = Stage::open(folder).await;
+    let mut client = stage.client("asker").await;
+    let paused = state(&mut client, &thread).await;
+    assert_eq!(paused["state"], json!({"type": "queuePaused", "reason": "restarted"}));
+    assert_eq!(client.ok("thread/loaded/list", json!({})).await["data"], json!([]));
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_stop_is_waited_for_by_name() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("asker").await;
+    let thread = client.thread(json!({})).await;
+    let turn = client.turn(&thread, "say There.\nhang").await;
+    client.until("item/agentMessage/delta").await;
+    let input = json!([{"type": "text", "text": "say more"}]);
+    let steer = json!({"threadId": thread, "expectedTurnId": turn, "input": input});
+    client.ok("turn/steer", steer).await;
+    becomes(&mut client, &thread, "steering").await;
+    client.ok("turn/interrupt", json!({"threadId": thread, "turnId": turn})).await;
+    becomes(&mut client, &thread, "interrupting").await;
 }

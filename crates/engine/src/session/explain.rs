@@ -28,18 +28,16 @@ impl Actor {
     }
 
     fn why(&self) -> Why {
-        if self.deleting.is_some() {
-            return Why::Deleting;
-        }
         if !self.checkout.is_free() {
             return Why::DiscardingWorktree;
         }
         match &self.turn {
             Some(turn) => self.why_of_turn(turn),
-            None => match (&self.settling, &self.agent) {
-                (Some(settling), _) => Why::Settling { since_ms: settling.since_ms },
-                (None, Some(live)) if live.agent.is_stopping() => Why::StoppingAgent,
-                (None, _) => Why::Idle,
+            None => match (&self.settling, &self.forking, &self.agent) {
+                (Some(settling), _, _) => Why::Settling { since_ms: settling.since_ms },
+                (None, Some(forking), _) => Why::Forking { since_ms: forking.since_ms },
+                (None, None, Some(live)) if live.agent.is_stopping() => Why::StoppingAgent,
+                (None, None, _) => Why::Idle,
             },
         }
     }

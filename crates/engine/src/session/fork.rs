@@ -36,6 +36,8 @@ pub(super) struct Forking {
     token: Token,
     plan: Box<Plan>,
     pub(super) reply: Reply,
+    /// When the agent was asked, Unix milliseconds.
+    pub(super) since_ms: i64,
 }
 
 impl Actor {
@@ -48,7 +50,8 @@ impl Actor {
         if plan.copy_fits
             && let Some(token) = self.ask_for_copy(&plan.fork.created)
         {
-            self.forking = Some(Forking { token, plan: plan.into(), reply });
+            let since_ms = (self.core.now_ms)();
+            self.forking = Some(Forking { token, plan: plan.into(), reply, since_ms });
             return;
         }
         let decision = self.make_fork(plan, None).await;

@@ -1,7 +1,7 @@
 //! The durable queue of follow-ups: it goes on after a completed turn, and pauses after any other end until the next
 //! accepted prompt.
 
-use signalbox_facts::{DocBlock, FactBody, QueueChanged, QueuedPrompt, TurnId};
+use signalbox_facts::{DocBlock, FactBody, QueueChanged, QueuePause, QueuedPrompt, TurnId};
 use signalbox_protocol::ops::{SettingsPatch, TurnInput, TurnMode};
 
 use super::actor::Actor;
@@ -39,7 +39,7 @@ impl Actor {
             Ok(_) => self.drive_prompt().await,
             Err(error) => {
                 self.batch = None;
-                let queue = QueueChanged { paused: true, ..self.queue() };
+                let queue = self.queue().halted(QueuePause::NotStarted);
                 self.batch().push(None, Item::None, FactBody::QueueChanged(queue));
                 self.warn(error.reason(), format!("The queue pauses: {error}"), request_id);
                 self.commit().await;
@@ -71,15 +71,15 @@ impl Actor {
     pub(super) fn queue_goes_on(&mut self, turn: TurnId) {
         let Some(mut queue) = self.row.queue.clone() else { return };
         queue.entries.retain(|entry| entry.turn != turn);
-        queue.paused = false;
+        queue.goes_on();
         if self.row.queue.as_ref() != Some(&queue) {
             self.batch().push(None, Item::None, FactBody::QueueChanged(queue));
         }
     }
 
     /// Into the batch: what waits does not follow a turn that did not complete.
-    pub(super) fn queue_pauses(&mut self) {
-        if let Some(queue) = self.row.queue.as_ref().and_then(QueueChanged::held_up) {
+    pub(super) fn queue_pauses(&mut self, by: QueuePause) {
+        if let Some(queue) = self.row.queue.as_ref().and_then(|queue| queue.held_up(by)) {
             self.batch().push(None, Item::None, FactBody::QueueChanged(queue));
         }
     }
@@ -166,7 +166,9 @@ impl Actor {
         if queue.entries.len() == before {
             return Err(not_waiting(queued));
         }
-        queue.paused &= !queue.entries.is_empty();
+        if queue.entries.is_empty() {
+            queue.goes_on();
+        }
         self.store_queue(queue, request_id).await
     }
 

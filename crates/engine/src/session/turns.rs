@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use signalbox_agents::{OpenSession, PromptRequest, start};
 use signalbox_facts::{
-    Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt, ResolvedBy,
+    Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt, QueuePause, ResolvedBy,
     ResolverKind, TitleChanged, TitleOrigin, TokensAtEnd, ToolOutcome, TurnContext, TurnEnded, TurnId,
     TurnStatus, Usage, Warning, canonical_text, display_text,
 };
@@ -557,8 +557,12 @@ impl Actor {
             self.batch().push(Some(turn), Item::None, FactBody::Warning(warning));
         }
         self.final_diff().await;
-        if status != TurnStatus::Completed {
-            self.queue_pauses();
+        match (status, &failure) {
+            (TurnStatus::Completed, _) => {}
+            (TurnStatus::Interrupted, None) => self.queue_pauses(QueuePause::Interrupted),
+            // Only a stop of the server both interrupts a turn and fails it.
+            (TurnStatus::Interrupted, Some(_)) => self.queue_pauses(QueuePause::Restarted),
+            _ => self.queue_pauses(QueuePause::Failed),
         }
         let now = self.activity();
         let ended = match (&failure, status) {

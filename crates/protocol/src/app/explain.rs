@@ -76,16 +76,34 @@ pub enum ThreadExplanation {
     StoppingAgent,
     /// The worktree is removed.
     DiscardingWorktree,
-    /// The thread is deleted.
-    Deleting,
     /// The agent is asked to take a setting; what came after it waits.
     Settling { since_ms: i64 },
+    /// A fork is made: the agent is asked for a copy of its conversation, and what came after that waits.
+    Forking { since_ms: i64 },
     /// Follow-ups wait, and the queue is paused.
-    QueuePaused,
+    QueuePaused {
+        /// Absent if an older version of the server paused it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<QueuePauseReason>,
+    },
     /// It is in the archive and takes no prompts.
     Archived,
     /// It did not answer in a second: it stores something, or waits for the file system.
     Busy,
+}
+
+/// Why a queue is paused. It goes on with the next accepted prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum QueuePauseReason {
+    /// The last turn was interrupted.
+    Interrupted,
+    /// The last turn failed.
+    Failed,
+    /// The server stopped before the last turn finished.
+    Restarted,
+    /// A prompt of the queue could not start.
+    NotStarted,
 }
 
 /// An approval that waits.
