@@ -40,6 +40,8 @@ pub struct EngineConfig {
     pub idle_agent: Duration,
     /// A session without turns and watchers for this long leaves memory; the next Op loads it.
     pub idle_session: Duration,
+    /// Bytes of memory that all ephemeral sessions may take together: [`crate::EPHEMERAL_BYTES`].
+    pub ephemeral_bytes: u64,
     /// Where skills and rules are looked for, besides a session's own directories.
     pub sources: Sources,
     /// What happens to approvals that nobody is there to answer.

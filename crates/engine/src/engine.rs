@@ -53,7 +53,7 @@ impl Engine {
     /// The store cannot be read.
     pub async fn start(store: Store, config: EngineConfig) -> Result<Self, StoreError> {
         let core = Arc::new(Core {
-            stores: Stores::new(store),
+            stores: Stores::new(store, config.ephemeral_bytes),
             catalog: config.catalog,
             limits: config.limits,
             blobs: config.blobs,

@@ -37,5 +37,6 @@ pub use engine::Engine;
 pub use explain::{AgentReport, Explanation, Why};
 pub use session::{Delivery, Live, SessionStream, Watching};
 pub use signalbox_agents::{Limits, base_environment};
+pub use stores::EPHEMERAL_BYTES;
 pub use submission::{Accepted, OpError, Origin, Reply, Resolution, Submission};
 pub use worktrees::Baseline;

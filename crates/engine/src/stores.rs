@@ -11,8 +11,9 @@ use crate::submission::OpError;
 
 /// Ephemeral sessions at the same time.
 const MAX_EPHEMERAL: usize = 256;
-/// Pages of 4 KiB that they may take together: 512 MiB.
-const MAX_PAGES: u32 = 128 * 1024;
+/// Bytes that they may take together, unless a server is told otherwise.
+pub const EPHEMERAL_BYTES: u64 = 512 * 1024 * 1024;
+const PAGE: u64 = 4096;
 
 /// The stores of one engine.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Stores {
     memory: Mutex<Memory>,
     /// Held while the store in memory is made, so that there are never two.
     making: tokio::sync::Mutex<()>,
+    /// Pages of the store in memory.
+    most_pages: u32,
 }
 
 #[derive(Debug, Default)]
@@ -31,8 +34,9 @@ struct Memory {
 }
 
 impl Stores {
-    pub(crate) fn new(disk: Store) -> Self {
-        Self { disk, memory: Mutex::default(), making: tokio::sync::Mutex::default() }
+    pub(crate) fn new(disk: Store, ephemeral_bytes: u64) -> Self {
+        let most_pages = u32::try_from(ephemeral_bytes / PAGE).unwrap_or(u32::MAX);
+        Self { disk, memory: Mutex::default(), making: tokio::sync::Mutex::default(), most_pages }
     }
 
     /// The store of a session: that on disk, unless the session is known to be ephemeral.
@@ -65,7 +69,7 @@ impl Stores {
         if let Some(store) = made {
             return Ok(store);
         }
-        let made = Store::in_memory_of(MAX_PAGES).await;
+        let made = Store::in_memory_of(self.most_pages).await;
         let store = made.map_err(|error| OpError::StorageFailed(error.to_string()))?;
         let mut memory = self.memory.lock();
         memory.sessions.insert(session);

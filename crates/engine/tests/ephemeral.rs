@@ -12,7 +12,7 @@ mod stage;
 
 use std::time::Duration;
 
-use signalbox_engine::{Accepted, OpError, Origin, transcript};
+use signalbox_engine::{Accepted, OpError, Origin, Why, transcript};
 use signalbox_facts::{SessionId, TurnId};
 use signalbox_protocol::ops::{NewSession, Op, Provider, SettingsPatch, TurnMode};
 use signalbox_store::SessionQuery;
@@ -184,4 +184,33 @@ async fn a_fork_may_be_ephemeral_and_an_ephemeral_thread_may_be_kept_as_a_fork()
     let mut kept = stage.watch(kept).await;
     kept.prompts("say three").await;
     assert!(story(&kept.until_end().await).contains("says \"three\""));
+}
+
+#[tokio::test]
+async fn one_that_has_filled_the_memory_says_so_can_be_deleted_and_makes_room_for_others() {
+    let stage = Stage::cramped(1024 * 1024).await;
+    let (other, id) = (created(&stage).await, created(&stage).await);
+    let session = stage.watch(id).await;
+    let (seen, engine) = (session.input("stream 100000 1000 0"), stage.engine.clone());
+    assert!(matches!(session.submit(Op::TurnInput(seen)).await, Ok(Accepted::Started { .. })));
+    let reading = tokio::spawn(session.until_deleted());
+    let error = loop {
+        if let Why::Stalled { error, .. } = engine.explain(id).await.unwrap().state {
+            break error;
+        }
+    };
+    assert!(error.contains("memory for ephemeral threads is full; delete one"), "{error}");
+    let rename = Op::Rename { session: id.to_string(), title: "No".into(), request_id: None };
+    let refused = engine.submit(rename, Origin::default()).await.unwrap_err();
+    assert_eq!((refused.reason(), refused.retryable()), ("storage_failed", true));
+    let delete = Op::Delete { session: id.to_string(), request_id: None };
+    assert_eq!(engine.submit(delete, Origin::default()).await, Ok(Accepted::Applied));
+    reading.await.unwrap();
+    assert!(matches!(engine.load(id).await, Err(OpError::SessionNotFound(_))));
+    let mut other = stage.watch(other).await;
+    // The rows go in the background.
+    while let Err(error) = other.submit(Op::TurnInput(other.input("say there is room"))).await {
+        assert_eq!(error.reason(), "storage_failed");
+    }
+    assert!(story(&other.until_end().await).contains("says \"there is room\""));
 }

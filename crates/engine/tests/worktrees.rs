@@ -271,7 +271,7 @@ async fn a_provider_that_cannot_start_is_noticed_before_anything_is_made() {
     let new = NewSession { provider: Provider::from_name("missing"), ..wish(&repo) };
     assert_eq!(create(&stage, new).await.unwrap_err().reason(), "provider_unavailable");
     let new = NewSession { ephemeral: true, ..wish(&repo) };
-    assert_eq!(create(&stage, new).await.unwrap_err().reason(), "unsupported_op");
+    assert_eq!(create(&stage, new).await.unwrap_err().reason(), "invalid_params");
     nothing.was_made(&stage, &repo).await;
 }
 

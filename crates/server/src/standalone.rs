@@ -117,6 +117,7 @@ impl Standalone {
             worktrees: home.folder().join("worktrees"),
             idle_agent: config.limits.idle_agent,
             idle_session: config.limits.idle_thread,
+            ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources {
                 user_home: base_environment().remove("HOME").map(PathBuf::from),
                 home: Some(home.folder().to_path_buf()),

@@ -302,7 +302,7 @@ impl StorageKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Locked => "locked by another process",
-            Self::Full => "disk full",
+            Self::Full => "no room left",
             Self::Io => "input/output error",
             Self::ReadOnly => "read-only",
             Self::Corrupt => "damaged file",

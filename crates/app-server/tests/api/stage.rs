@@ -83,6 +83,7 @@ impl Stage {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             idle_session: rest,
+            ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources::default(),
             unattended: signalbox_engine::Unattended::Wait,
             on_load: {

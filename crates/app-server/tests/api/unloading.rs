@@ -106,6 +106,72 @@ async fn an_ephemeral_thread_is_joined_by_its_id_and_is_gone_when_it_is_closed()
 }
 
 #[tokio::test]
+async fn everything_that_reads_a_thread_reads_an_ephemeral_one() {
+    let stage = Stage::new().await;
+    let [mut client, mut other] = stage.clients().await;
+    let started = client.ok("thread/start", json!({"ephemeral": true})).await;
+    let thread = started["thread"]["id"].as_str().unwrap().to_owned();
+    let turn = client.turn(&thread, "say one").await;
+    client.until("turn/completed").await;
+    client.turn(&thread, "say two\nrun echo hello\nsay three").await;
+    let asked = client.until("item/commandExecution/requestApproval").await;
+    let of_thread = json!({"threadId": thread});
+
+    let listed = other.ok("approval/list", of_thread.clone()).await;
+    assert_eq!(listed["data"][0]["approvalId"], asked["id"]);
+    let explained = other.ok("thread/explain", of_thread.clone()).await;
+    assert_eq!(explained["state"]["type"], "waitingForApproval");
+    other.ok("approval/respond", json!({"approvalId": asked["id"], "decision": "accept"})).await;
+    client.until("turn/completed").await;
+
+    let read = other.ok("thread/read", json!({"threadId": thread, "includeTurns": true})).await;
+    let read = read["thread"]["turns"].as_array().unwrap().clone();
+    assert_eq!((read.len(), &read[0]["id"]), (2, &json!(turn)));
+    let pages = json!({"threadId": thread, "itemsView": "full", "sortDirection": "asc"});
+    assert_eq!(other.ok("thread/turns/list", pages).await["data"], json!(read));
+    let items = other.ok("thread/items/list", json!({"threadId": thread, "sortDirection": "asc"})).await;
+    let of_turns: Vec<_> = read.iter().flat_map(|turn| turn["items"].as_array().unwrap()).collect();
+    let items: Vec<_> = items["data"].as_array().unwrap().iter().map(|entry| &entry["item"]).collect();
+    assert_eq!(items, of_turns);
+    let range =
+        json!({"threadId": thread, "itemId": asked["params"]["itemId"], "field": "/aggregatedOutput"});
+    assert_eq!(other.ok("item/output/read", range).await["text"], "hello\n");
+    let entries = other.ok("thread/transcript/read", of_thread.clone()).await["entries"].to_string();
+    assert!(["one", "two", "three"].iter().all(|said| entries.contains(said)), "{entries}");
+    let preview = other.ok("prompt/preview", input(&thread, "Go on.")).await;
+    assert!(preview["blocks"].to_string().contains("Go on."), "{preview}");
+    let idle = other.ok("thread/explain", of_thread.clone()).await;
+    assert_eq!(idle["state"]["type"], "idle");
+    assert_eq!(other.ok("thread/list", json!({})).await["data"], json!([]));
+    let stored = other.thread(json!({})).await;
+    let chat = json!({"threadId": stored, "input": [{"type": "chat", "threadId": thread}]});
+    let chat = other.ok("prompt/preview", chat).await;
+    assert_eq!(chat["unresolved"], json!([]));
+    assert!(chat["blocks"].to_string().contains("three"), "{chat}");
+
+    other.ok("thread/delete", of_thread.clone()).await;
+    for method in ["thread/turns/list", "thread/items/list", "thread/transcript/read", "thread/explain"] {
+        assert_eq!(other.refused(method, of_thread.clone()).await.1, "thread_not_found", "{method}");
+    }
+    assert_eq!(other.ok("approval/list", json!({})).await["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_start_while_a_turn_is_open_is_told_which_one() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("starter").await;
+    let thread = client.thread(json!({})).await;
+    let turn = client.turn(&thread, "sleep 60000").await;
+    let mut start = input(&thread, "say no");
+    start["mode"] = json!("start");
+    let error = client.refusal("turn/start", start).await;
+    assert_eq!((&error["code"], &error["data"]["reason"]), (&json!(-32022), &json!("turn_active")));
+    assert_eq!((&error["data"]["activeTurnId"], &error["data"]["retryable"]), (&json!(turn), &json!(false)));
+    client.ok("turn/interrupt", json!({"threadId": thread, "turnId": turn})).await;
+    client.until("turn/completed").await;
+}
+
+#[tokio::test]
 async fn a_message_that_was_taken_before_is_said_to_be_so_to_who_submits_ops() {
     let stage = Stage::new().await;
     let mut client = stage.client("ops").await;

@@ -10,7 +10,7 @@ use signalbox_facts::{
     Activity, Committed, FactBody, InputId, Seq, SessionRow, SignalBody, TokensAtEnd, TurnId, Warning,
 };
 use signalbox_protocol::ops::Op;
-use signalbox_store::{Commit, CommitError, Store};
+use signalbox_store::{Commit, CommitError, StorageKind, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
@@ -249,7 +249,7 @@ impl Actor {
         let left = if self.deleted { gone() } else { OpError::ShuttingDown };
         self.inbox.control.close();
         self.inbox.work.close();
-        if self.turn.is_some() {
+        if self.turn.is_some() && !self.deleted {
             self.stop_turn_for_shutdown().await;
         }
         if let Some(settling) = self.settling.take() {
@@ -333,12 +333,18 @@ impl Actor {
         let (expected, entries) = batch.seal();
         let mut pause = RETRY.0;
         while let Err(error) = self.store(expected, &entries).await {
+            if self.deleted {
+                return;
+            }
             tracing::error!(session = %self.row.id, %error, "facts cannot be stored; the session is stalled");
             if !matches!(error, CommitError::Storage { .. }) || self.core.shutdown.is_cancelled() {
                 // Nothing that waiting could mend. What was not stored is not shown; the next start closes the turn.
                 return;
             }
             self.refuse_while_stalled(pause, &error).await;
+            if self.deleted {
+                return;
+            }
             pause = (pause * 2).min(RETRY.1);
         }
         self.release(entries).await;
@@ -346,8 +352,12 @@ impl Actor {
 
     /// Waits for the next attempt; whoever asks for something meanwhile is told at once.
     async fn refuse_while_stalled(&mut self, pause: Duration, error: &CommitError) {
+        let trouble = self.trouble(error);
         if let Some(reply) = self.deleting.take() {
-            self.decided(reply, Err(OpError::StorageFailed(error.to_string())));
+            self.delete_stalled(reply, &trouble).await;
+            if self.deleted {
+                return;
+            }
         }
         let until = Instant::now() + pause;
         let retry_at_ms = (self.core.now_ms)() + i64::try_from(pause.as_millis()).unwrap_or_default();
@@ -363,7 +373,7 @@ impl Actor {
                         continue;
                     }
                     Some(Control::Explain(reply)) => {
-                        let why = Why::Stalled { error: error.to_string(), next_attempt_at_ms: retry_at_ms };
+                        let why = Why::Stalled { error: trouble.clone(), next_attempt_at_ms: retry_at_ms };
                         self.explain(reply, Some(why));
                         continue;
                     }
@@ -374,6 +384,13 @@ impl Actor {
                     None => return,
                 },
             };
+            if matches!(submission.op, Op::Delete { .. }) {
+                self.delete_stalled(submission.reply, &trouble).await;
+                if self.deleted {
+                    return;
+                }
+                continue;
+            }
             if let (Op::Cancel { .. }, Some(live)) = (&submission.op, &self.agent) {
                 // The agent is stopped now; that the turn was interrupted is stored when it can be.
                 if let Some(turn) = &mut self.turn {
@@ -385,7 +402,17 @@ impl Actor {
             }
             submission
                 .reply
-                .send_while(self.row.activity.is_open(), Err(OpError::StorageFailed(error.to_string())));
+                .send_while(self.row.activity.is_open(), Err(OpError::StorageFailed(trouble.clone())));
+        }
+    }
+
+    /// What keeps the facts from being stored, for people.
+    fn trouble(&self, error: &CommitError) -> String {
+        match error {
+            CommitError::Storage { kind: StorageKind::Full, .. } if self.row.ephemeral => {
+                "the memory for ephemeral threads is full; delete one of them to make room".to_owned()
+            }
+            error => error.to_string(),
         }
     }
 
@@ -414,7 +441,7 @@ impl Actor {
         self.publish(entries.into()).await;
     }
 
-    async fn publish(&mut self, delivery: Delivery) {
+    pub(super) async fn publish(&mut self, delivery: Delivery) {
         let mut gone = false;
         for subscriber in &self.subscribers {
             gone |= subscriber.send(Arc::clone(&delivery)).await.is_err();

@@ -1,6 +1,6 @@
 //! What is done to a session's history as a whole: taken back, deleted; and which turns it has.
 
-use signalbox_facts::{FactBody, Reverted, SignalBody, TurnId, TurnRow, TurnStatus};
+use signalbox_facts::{Committed, FactBody, Reverted, SignalBody, TurnId, TurnRow, TurnStatus};
 use signalbox_store::{StoreError, TurnQuery};
 
 use super::actor::Actor;
@@ -57,6 +57,21 @@ impl Actor {
                 return Err(OpError::StorageFailed("the end of the turn had to wait".to_owned()));
             }
         }
+        self.remove().await
+    }
+
+    /// A deletion that would have to wait until the end of the turn can be stored. An ephemeral session is not worth that:
+    /// what could not be stored would be deleted with the rest, and nothing else may make the room that it waits for.
+    pub(super) async fn delete_stalled(&mut self, reply: Reply, trouble: &str) {
+        let decision = match self.row.ephemeral {
+            true => self.remove().await,
+            false => Err(OpError::StorageFailed(trouble.to_owned())),
+        };
+        self.decided(reply, decision);
+    }
+
+    /// The rows go, and then everybody is told. Whatever the actor was about to store is not stored any more.
+    async fn remove(&mut self) -> Result<Accepted, OpError> {
         if let Some(live) = &mut self.agent {
             live.stop();
         }
@@ -69,7 +84,11 @@ impl Actor {
         self.core.sessions.lock().remove(&self.row.id);
         self.deleted = true;
         self.signal(SignalBody::Deleted);
-        self.commit().await;
+        if let Some(batch) = self.batch.take() {
+            let (_, mut told) = batch.seal();
+            told.retain(|committed| matches!(committed, Committed::Signal(_)));
+            self.publish(told.into()).await;
+        }
         Ok(Accepted::Applied)
     }
 

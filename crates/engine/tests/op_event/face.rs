@@ -102,6 +102,7 @@ impl Face {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             idle_session: rest,
+            ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources::default(),
             unattended: Unattended::Wait,
             // Nobody on this face reads the streams of single sessions.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
-    Accepted, Attending, Catalog, Engine, EngineConfig, Limits, OpError, Origin, ProviderEntry,
-    SessionStream, Unattended, base_environment,
+    Accepted, Attending, Catalog, EPHEMERAL_BYTES, Engine, EngineConfig, Limits, OpError, Origin,
+    ProviderEntry, SessionStream, Unattended, base_environment,
 };
 use signalbox_facts::{
     ActivityState, Committed, Fact, FactBody, PendingInput, Provider, SessionId, SignalBody, TurnId,
@@ -76,7 +76,10 @@ impl Stage {
         let loads = Arc::clone(&streams);
         let on_load = move |stream| loads.lock().push(stream);
         let rest = Duration::from_secs(1800);
-        Self { streams, ..Self::build(folder, unattended, rest, fork_limit(), Box::new(on_load)).await }
+        Self {
+            streams,
+            ..Self::build(folder, unattended, rest, fork_limit(), EPHEMERAL_BYTES, Box::new(on_load)).await
+        }
     }
 
     /// The same with another patience for agents that are asked for a copy of their conversation.
@@ -86,7 +89,23 @@ impl Stage {
         let on_load = move |stream| loads.lock().push(stream);
         let folder = tempfile::tempdir().unwrap();
         let rest = Duration::from_secs(1800);
-        Self { streams, ..Self::build(folder, Unattended::Wait, rest, limit, Box::new(on_load)).await }
+        Self {
+            streams,
+            ..Self::build(folder, Unattended::Wait, rest, limit, EPHEMERAL_BYTES, Box::new(on_load)).await
+        }
+    }
+
+    /// One whose ephemeral sessions have so little room.
+    pub async fn cramped(ephemeral_bytes: u64) -> Self {
+        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
+        let loads = Arc::clone(&streams);
+        let on_load = Box::new(move |stream| loads.lock().push(stream));
+        let (folder, rest) = (tempfile::tempdir().unwrap(), Duration::from_secs(1800));
+        let unattended = Unattended::Wait;
+        Self {
+            streams,
+            ..Self::build(folder, unattended, rest, fork_limit(), ephemeral_bytes, on_load).await
+        }
     }
 
     /// One whose sessions leave memory after this rest.
@@ -95,7 +114,11 @@ impl Stage {
         let loads = Arc::clone(&streams);
         let on_load = move |stream| loads.lock().push(stream);
         let folder = tempfile::tempdir().unwrap();
-        Self { streams, ..Self::build(folder, Unattended::Wait, rest, fork_limit(), Box::new(on_load)).await }
+        Self {
+            streams,
+            ..Self::build(folder, Unattended::Wait, rest, fork_limit(), EPHEMERAL_BYTES, Box::new(on_load))
+                .await
+        }
     }
 
     /// One whose sessions leave memory whenever they have nothing to do. What each life of a session commits is noted.
@@ -120,7 +143,18 @@ impl Stage {
             });
         };
         let folder = tempfile::tempdir().unwrap();
-        (Self::build(folder, Unattended::Wait, Duration::ZERO, fork_limit(), Box::new(on_load)).await, lives)
+        (
+            Self::build(
+                folder,
+                Unattended::Wait,
+                Duration::ZERO,
+                fork_limit(),
+                EPHEMERAL_BYTES,
+                Box::new(on_load),
+            )
+            .await,
+            lives,
+        )
     }
 
     async fn build(
@@ -128,6 +162,7 @@ impl Stage {
         unattended: Unattended,
         rest: Duration,
         fork: Duration,
+        ephemeral_bytes: u64,
         on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     ) -> Self {
         let fail = FailPoints::default();
@@ -170,6 +205,7 @@ impl Stage {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             idle_session: rest,
+            ephemeral_bytes,
             unattended,
             sources: Sources { user_home: Some(folder.path().join("user")), ..Sources::default() },
             on_load,
@@ -302,6 +338,14 @@ impl Watched {
         assert!(rest.is_none(), "nothing comes after the end: {rest:?}");
         seen.pop();
         seen
+    }
+
+    /// Reads until the session is deleted.
+    pub async fn until_deleted(mut self) {
+        self.until(|one| matches!(one, Committed::Signal(signal) if signal.body == SignalBody::Deleted))
+            .await;
+        let rest = tokio::time::timeout(PATIENCE, self.stream.deliveries.recv()).await.expect("it ends");
+        assert!(rest.is_none(), "nothing comes after the end: {rest:?}");
     }
 
     /// Everything up to the end of the turn.

@@ -67,6 +67,7 @@ impl Stage {
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
             idle_session: Duration::from_secs(1800),
+            ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources::default(),
             unattended,
             on_load: Box::new(|mut stream| {
