@@ -39,16 +39,29 @@ fn config() -> ProptestConfig {
     }
 }
 
+#[test]
+fn a_flood_harms_only_who_does_not_read() {
+    let resync = guest::Profile { resync: true, ..Default::default() };
+    let merges = guest::Profile { delta_interval_ms: 20, ..resync.clone() };
+    let mut play = play::Play::begin(&[resync, guest::Profile::default(), merges]);
+    play.is_flooded();
+    play.ends();
+    play.unloads();
+}
+
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn everybody_knows_the_same_in_the_end((profiles, steps) in play::case()) {
+    fn everybody_knows_the_same_in_the_end((profiles, steps) in play::case(), unloads in any::<bool>()) {
         let mut play = play::Play::begin(&profiles);
         for step in &steps {
             play.step(step);
         }
         play.ends();
+        if unloads {
+            play.unloads();
+        }
     }
 
     #[test]

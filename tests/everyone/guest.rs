@@ -39,6 +39,7 @@ enum Call {
     Start,
     Resume { outline: bool },
     Unsubscribe,
+    Fork,
     Prompt { word: String },
     Other,
 }
@@ -57,6 +58,8 @@ pub(crate) struct Guest {
     pub(crate) name: String,
     pub(crate) client: Client,
     pub(crate) state: Option<ThreadState>,
+    /// Copies of the thread that it has made over this connection.
+    pub(crate) forks: Vec<ThreadState>,
     pub(crate) profile: Profile,
     pub(crate) reads: bool,
     /// It once let the server wait, so ends of open texts may be missing.
@@ -65,6 +68,7 @@ pub(crate) struct Guest {
     pub(crate) unable: bool,
     calls: HashMap<i64, Call>,
     read: usize,
+    syncs: usize,
     laws: Laws,
 }
 
@@ -76,12 +80,14 @@ impl Guest {
             name: name.to_owned(),
             client,
             state: None,
+            forks: Vec::new(),
             profile,
             reads: true,
             lagged: false,
             unable: false,
             calls: HashMap::new(),
             read: 0,
+            syncs: 0,
             laws: Laws::default(),
         }
     }
@@ -155,6 +161,12 @@ impl Guest {
         answer.is_ok()
     }
 
+    /// Makes a copy of the thread, which it follows too.
+    pub(crate) fn forks(&mut self, thread: &str, ephemeral: bool) {
+        let id = self.client.requests("thread/fork", json!({"threadId": thread, "ephemeral": ephemeral}));
+        self.calls.insert(id, Call::Fork);
+    }
+
     /// A call whose outcome does not matter here.
     pub(crate) fn asks(&mut self, method: &str, params: Value) {
         let id = self.client.requests(method, params);
@@ -180,8 +192,18 @@ impl Guest {
 
     /// Everything that the server has queued for it by now has been taken in. False if the connection has ended.
     pub(crate) fn syncs(&mut self) -> bool {
-        let id = self.client.requests("server/health", json!({}));
-        let there = self.client.answer_or_end(id).is_some();
+        self.syncs += 1;
+        let id = json!(format!("sync-{}", self.syncs));
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": "server/health", "params": {}});
+        self.client.expects_answer(id.clone(), "server/health");
+        let sent = self.client.sends_bytes(format!("{request}\n").as_bytes());
+        let there = match sent {
+            true => self.client.answer_or_end(id).is_some(),
+            false => {
+                self.client.is_disconnected();
+                false
+            }
+        };
         self.catches_up();
         there
     }
@@ -242,6 +264,13 @@ impl Guest {
         if self.profile.opt_out.contains(&method) {
             return Err("it has opted out of this".to_owned());
         }
+        for fork in &mut self.forks {
+            fork.notified(&told, place.as_ref()).map_err(|broken| broken.to_string())?;
+        }
+        let about = frame["params"]["threadId"].as_str().or(frame["params"]["thread"]["id"].as_str());
+        if about.is_some_and(|about| self.state.as_ref().is_some_and(|state| state.thread.id != about)) {
+            return Ok(());
+        }
         let Some(state) = &mut self.state else { return Ok(()) };
         self.laws.hears(&told, state)?;
         let changes = state.notified(&told, place.as_ref()).map_err(|broken| broken.to_string())?;
@@ -275,6 +304,10 @@ impl Guest {
                 if let Some(state) = &mut self.state {
                     state.unsubscribed();
                 }
+            }
+            Call::Fork => {
+                let result = serde_json::from_value(result).map_err(unreadable)?;
+                self.forks.push(ThreadState::forked(result));
             }
             Call::Other => {}
             Call::Prompt { word } => {

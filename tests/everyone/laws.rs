@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use signalbox_client::threads::{Phase, ThreadState, is_complete};
+use signalbox_client::threads::{Phase, ThreadState, is_complete, is_cut};
 use signalbox_protocol::app::{
     ItemBody, ServerNotification, Thread, ThreadStatus, Turn, TurnItemsView, TurnStatus,
 };
@@ -147,7 +147,7 @@ pub(crate) fn known_turn(turn: &Turn, lagging: bool) -> Value {
     let parts = known.as_object_mut().unwrap();
     // How full the context is, is the state of a running agent, and of a turn without tokens of its own no history tells it.
     let own = turn.token_usage.as_ref().filter(|usage| usage.total != Default::default());
-    let total = own.filter(|_| turn.status == TurnStatus::Completed).map(|usage| usage.total);
+    let total = own.map(|usage| usage.total);
     parts.insert("tokenUsage".to_owned(), serde_json::to_value(total).unwrap());
     for item in parts["items"].as_array_mut().unwrap() {
         if item["completedAtMs"].is_null() {
@@ -170,6 +170,69 @@ pub(crate) fn known_turn(turn: &Turn, lagging: bool) -> Value {
         }
     }
     known
+}
+
+/// Makes comparable what two know of turns: one may know a thread from some turn or item on only, and texts may be cut.
+pub(crate) fn meld(ours: &mut Value, theirs: &mut Value) {
+    let (ours, theirs) = (ours.as_array_mut().unwrap(), theirs.as_array_mut().unwrap());
+    let first = theirs.first().map(|turn| turn["id"].clone());
+    let from = ours.iter().position(|turn| Some(&turn["id"]) == first.as_ref());
+    ours.drain(..from.unwrap_or(ours.len()));
+    for (ours, theirs) in ours.iter_mut().zip(theirs) {
+        // Of a long turn a result has the newest items.
+        leave_out(ours, theirs);
+        leave_out(theirs, ours);
+        for turn in [&mut *ours, &mut *theirs] {
+            turn["itemsView"] = Value::Null;
+        }
+        let (ours, theirs) = (ours["items"].as_array_mut().unwrap(), theirs["items"].as_array_mut().unwrap());
+        ours.iter_mut().zip(theirs).for_each(|(ours, theirs)| meld_item(ours, theirs));
+    }
+}
+
+/// Leaves out what comes before the first item of a turn that is only partly there.
+fn leave_out(whole: &mut Value, part: &Value) {
+    if part["itemsView"] == "summary" {
+        let first = &part["items"][0]["id"];
+        let items = whole["items"].as_array_mut().unwrap();
+        let from = items.iter().position(|item| item["id"] == *first).unwrap_or(0);
+        items.drain(..from);
+    }
+}
+
+/// How much of a text that is cut is surely there.
+const HEAD: usize = 64;
+
+fn meld_item(ours: &mut Value, theirs: &mut Value) {
+    let cut: BTreeMap<String, u64> = [&*ours, &*theirs]
+        .into_iter()
+        .flat_map(|item| item["cutTexts"].as_array().into_iter().flatten())
+        .map(|cut| (cut["field"].as_str().unwrap().to_owned(), cut["totalBytes"].as_u64().unwrap()))
+        .collect();
+    let is_open = ours["completedAtMs"].is_null();
+    for (field, total) in cut {
+        let length = |item: &Value| {
+            let cuts = item["cutTexts"].as_array();
+            let cut = cuts.and_then(|cuts| cuts.iter().find(|cut| cut["field"] == *field));
+            let text = item.pointer(&field).and_then(Value::as_str).unwrap_or_default();
+            let head: String = text.chars().take(HEAD).collect();
+            (cut.map_or(text.len() as u64, |cut| cut["totalBytes"].as_u64().unwrap()), head)
+        };
+        let (a, b) = (length(ours), length(theirs));
+        // What grows is told in other pieces to who has a part of it.
+        if a == b || is_open {
+            for item in [&mut *ours, &mut *theirs] {
+                if let Some(text) = item.pointer_mut(&field) {
+                    *text = json!(total);
+                }
+            }
+        }
+    }
+    for item in [ours, theirs] {
+        let item = item.as_object_mut().unwrap();
+        item.remove("cutTexts");
+        item.remove("outputTruncated");
+    }
 }
 
 /// Where two values differ, for people.
@@ -221,6 +284,9 @@ pub(crate) fn was_shown(state: &ThreadState, stored: &Thread) -> Option<String> 
             };
             if !is_complete(kept) {
                 return Some(format!("item {} is still open", item.id));
+            }
+            if is_cut(item) || is_cut(kept) {
+                continue;
             }
             let (shown, kept) = (serde_json::to_value(item).unwrap(), serde_json::to_value(kept).unwrap());
             // A plan is told whole each time.

@@ -2,15 +2,19 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use signalbox_client::threads::Phase;
+use signalbox_client::threads::{Behind, Phase};
 use signalbox_protocol::app::ServerRequest;
-use signalbox_testkit::App;
+use signalbox_testkit::{App, Frame};
 
 use crate::guest::{Guest, Joining, Profile};
-use crate::laws::{differences, is_active, known_turn};
+use crate::laws::{differences, is_active, known_turn, meld};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_signalbox");
 
+/// A thread that nobody follows leaves memory soon.
+const CONFIG: &str = "[limits]\nidle_thread_seconds = 1\n";
+/// Turns of a flood, each with a message of 700,000 bytes: more than the server keeps for who does not read.
+const FLOOD: usize = 10;
 /// Clients that come and go, beside the one that never leaves.
 const GUESTS: usize = 3;
 /// Turns that are tried at the end; queued ones may come in between.
@@ -119,6 +123,10 @@ pub(crate) enum Step {
         who: usize,
         place: usize,
     },
+    Fork {
+        who: usize,
+        ephemeral: bool,
+    },
     /// Waits for so many more frames, as long as something happens.
     Listen {
         frames: usize,
@@ -181,6 +189,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => who().prop_map(|who| Step::Rename { who }),
         1 => (who(), policy).prop_map(|(who, mode)| Step::Policy { who, mode }),
         1 => (who(), 0..4_usize).prop_map(|(who, place)| Step::Revert { who, place }),
+        1 => (who(), any::<bool>()).prop_map(|(who, ephemeral)| Step::Fork { who, ephemeral }),
         12 => (1..40_usize).prop_map(|frames| Step::Listen { frames }),
         6 => Just(Step::Compare),
     ]
@@ -206,7 +215,7 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn begin(profiles: &[Profile]) -> Self {
-        let mut app = App::new(BINARY).over_unix();
+        let mut app = App::new(BINARY).over_unix().config(CONFIG);
         let mut keeper = Guest::new(&mut app, "keeper", Profile::default());
         let thread = keeper.starts_thread(json!({"cwd": app.work()}));
         let mut guests = vec![keeper];
@@ -277,6 +286,7 @@ impl Play {
                     self.guests[*who].asks("op/submit", json!({"op": op}));
                 }
             }
+            Step::Fork { who, ephemeral } if self.hears(*who) => self.guests[*who].forks(&thread, *ephemeral),
             Step::Listen { frames } => {
                 for _ in 0..*frames {
                     self.guests[0].syncs();
@@ -405,10 +415,9 @@ impl Play {
         for guest in
             self.guests[1..].iter().filter(|guest| guest.reads && guest.follows() && guest.is_answered())
         {
-            let theirs = guest.knows(keeper);
+            let mut theirs = guest.knows(keeper);
             let mut ours = keeper.knows(guest);
-            // Who has joined without turns knows those that began later.
-            trim(&mut ours, &theirs);
+            meld(&mut ours["turns"], &mut theirs["turns"]);
             if ours != theirs {
                 wrong.push(format!("{} knows otherwise:\n  {}", guest.name, differences(&ours, &theirs)));
             }
@@ -455,6 +464,80 @@ impl Play {
             assert!(guest.state().requests.is_empty(), "{}: {:?}", guest.name, guest.state().requests);
         }
         self.is_stored(0);
+        for guest in &mut self.guests {
+            for fork in &guest.forks {
+                let stored = guest.client.reads(&fork.thread.id);
+                let stored: signalbox_protocol::app::Thread = serde_json::from_value(stored).unwrap();
+                let (mut stored, mut known) = (turns(&stored.turns), turns(&fork.thread.turns));
+                meld(&mut stored, &mut known);
+                assert_eq!(stored, known, "a fork: {}", differences(&stored, &known));
+            }
+        }
+    }
+
+    /// Everybody leaves, and the thread leaves memory; whoever comes back knows the whole.
+    pub(crate) fn unloads(&mut self) {
+        let thread = self.thread.clone();
+        for guest in &mut self.guests {
+            guest.unsubscribes(&thread);
+        }
+        for guest in &mut self.guests {
+            while guest.state().phase != Phase::Behind(Behind::Closed) {
+                guest.waits();
+            }
+        }
+        for who in 0..=GUESTS {
+            self.guests[who].joins(&thread, if who % 2 == 0 { Joining::After } else { Joining::Whole });
+            self.is_stored(who);
+        }
+        assert!(self.compares(), "something happens although nobody wants anything\n{}", self.stories());
+    }
+
+    /// So much is said that whoever does not read meets the hard bound: one is told to resume the thread, the next one is
+    /// disconnected, and for all others nothing changes. The guests' profiles must be such.
+    pub(crate) fn is_flooded(&mut self) {
+        let thread = self.thread.clone();
+        for who in 1..=GUESTS {
+            self.guests[who].joins(&thread, Joining::Whole);
+        }
+        for who in [1, 2] {
+            self.step(&Step::StopReading { who });
+        }
+        for who in [0, 3] {
+            self.guests[who].lagged = true;
+            self.guests[who].client.may_fall_behind();
+        }
+        for _ in 0..FLOOD {
+            let word = self.word();
+            let asked = self.guests[0].prompts(&thread, "stream 70 10000 0", Some("start"), &word);
+            assert!(self.guests[0].is_accepted(asked), "a turn cannot be started");
+            while self.guests[0].syncs() && is_active(self.guests[0].state()) {
+                self.guests[0].waits();
+                self.guests[3].syncs();
+            }
+        }
+        for who in [1, 2] {
+            let guest = &mut self.guests[who];
+            guest.client.goes_on_reading();
+            guest.reads = true;
+            let told = guest.syncs();
+            assert_eq!(
+                told,
+                guest.profile.resync,
+                "{} is disconnected, or not\n{}",
+                guest.name,
+                guest.story()
+            );
+            if !told {
+                guest.lost();
+                self.connected[who] = false;
+                continue;
+            }
+            let required = |frame: &Frame| frame.method() == Some("thread/resyncRequired");
+            let told = guest.client.received().iter().filter(|frame| required(frame)).count();
+            assert_eq!((told, guest.wants_to_resume()), (1, true), "{}\n{}", guest.name, guest.story());
+            guest.joins(&thread, Joining::Whole);
+        }
     }
 
     /// Answers what waits and interrupts what hangs, until nothing runs.
@@ -484,9 +567,6 @@ impl Play {
     /// The turns that a client knows are those of `thread/read`, if nothing happens while it reads.
     fn is_stored(&mut self, who: usize) {
         let thread = self.thread.clone();
-        let turns = |turns: &[signalbox_protocol::app::Turn]| -> Value {
-            turns.iter().map(|turn| known_turn(turn, false)).collect()
-        };
         let mut wrong = "it never rests".to_owned();
         for _ in 0..READS {
             self.guests[who].syncs();
@@ -495,7 +575,8 @@ impl Play {
             let stored: signalbox_protocol::app::Thread = serde_json::from_value(stored).unwrap();
             self.guests[who].syncs();
             let guest = &self.guests[who];
-            let (known, stored) = (turns(&guest.state().thread.turns), turns(&stored.turns));
+            let (mut known, mut stored) = (turns(&guest.state().thread.turns), turns(&stored.turns));
+            meld(&mut stored, &mut known);
             if known == stored {
                 return;
             }
@@ -543,13 +624,9 @@ impl Play {
     }
 }
 
-/// Leaves only those turns that the other one may know: the newest.
-fn trim(ours: &mut Value, theirs: &Value) {
-    let theirs = theirs["turns"].as_array().unwrap();
-    let turns = ours["turns"].as_array_mut().unwrap();
-    let first = theirs.first().map(|turn| turn["id"].clone());
-    let from = turns.iter().position(|turn| Some(&turn["id"]) == first.as_ref());
-    turns.drain(..from.unwrap_or(turns.len()));
+/// Turns as everybody knows them.
+fn turns(turns: &[signalbox_protocol::app::Turn]) -> Value {
+    turns.iter().map(|turn| known_turn(turn, false)).collect()
 }
 
 /// An answer in the form that the request asks for.

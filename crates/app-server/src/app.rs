@@ -10,6 +10,7 @@ use signalbox_rpc::{CloseReason, Ctx, Hooks, Peer, RegistryError, Service, Stray
 
 use crate::approvals;
 use crate::connection::Subscriber;
+use crate::connection::flow::Holding;
 use crate::errors::{self, Error};
 use crate::hub::Visit;
 use crate::hubs::Hubs;
@@ -159,7 +160,7 @@ pub(crate) fn session_id(id: &str) -> Result<SessionId, Error> {
 /// Keeps the caller's deliveries of a thread waiting until its call is answered.
 pub(crate) fn hold(ctx: &Ctx<AppServer>, session: SessionId) {
     if let Some(peer) = ctx.peer_opt() {
-        let hold = Subscriber::new(peer).hold(ctx.app().hubs(), session);
+        let hold = Subscriber::new(peer).hold(ctx.app().hubs(), session, Holding::Answer);
         ctx.keep_until_sent(Box::new(hold));
     }
 }

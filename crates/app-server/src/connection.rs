@@ -2,7 +2,8 @@
 //!
 //! Deliveries of a thread are held while a request of this connection about that thread is being answered, so that the
 //! answer precedes what it caused. Holds are counted; when the last one of a thread is released, what waited goes out in
-//! order.
+//! order. An answer that takes longer than two seconds waits for an agent, which may itself wait for this client: then what
+//! is held goes out before it.
 
 pub(crate) mod flow;
 
@@ -22,7 +23,10 @@ use crate::hub::ring::Cut;
 use crate::hubs::Hubs;
 use crate::lag;
 
-use self::flow::{Delivery, Flow, Known, Taken, To};
+use self::flow::{Delivery, Flow, Holding, Known, Taken, To};
+
+/// How long what happens in a thread waits for the answer to a call about it.
+const HOLD: Duration = Duration::from_secs(2);
 
 /// Threads of which a client that does not follow them may have missed something. One that misses more is not worth keeping.
 const MISSED_THREADS: usize = 4096;
@@ -157,10 +161,10 @@ impl Connection {
         tidy(&mut flows, session);
     }
 
-    fn hold(&self, session: SessionId) -> Arc<Flow> {
+    fn hold(&self, session: SessionId, holding: Holding) -> Arc<Flow> {
         let mut flows = self.flows.lock();
         let flow = flows.entry(session).or_insert_with(|| Flow::new(session)).clone();
-        flow.hold();
+        flow.hold(holding);
         flow
     }
 
@@ -223,19 +227,29 @@ impl Subscriber {
     }
 
     /// Delivers by the flow of a thread that this connection follows.
-    pub(crate) fn deliver(&self, hubs: &Hubs, flow: &Flow, delivery: Delivery) -> Taken {
+    pub(crate) fn deliver(&self, hubs: &Hubs, flow: &Arc<Flow>, delivery: Delivery) -> Taken {
         let taken = flow.deliver(self.to(hubs), delivery);
+        self.see_to(hubs, flow, &taken);
+        taken
+    }
+
+    /// What waits does not wait forever.
+    fn see_to(&self, hubs: &Hubs, flow: &Arc<Flow>, taken: &Taken) {
         if taken.waits {
             self.merge(hubs);
         }
-        taken
+        if let Some(round) = taken.held {
+            self.let_go(hubs, flow, round);
+        }
     }
 
     /// Delivers what is for this client alone, also while others' deliveries are left out for it. It is bounded by its
     /// causes, so it is never refused. Gives the cuts that belong into the thread's ring.
-    pub(crate) fn deliver_own(&self, hubs: &Hubs, flow: &Flow, told: Placed) -> Vec<Cut> {
+    pub(crate) fn deliver_own(&self, hubs: &Hubs, flow: &Arc<Flow>, told: Placed) -> Vec<Cut> {
         let told = Placed { frame: told.frame.essential(), ..told };
-        flow.deliver_own(self.to(hubs), Delivery::Notify(told)).cuts
+        let taken = flow.deliver_own(self.to(hubs), Delivery::Notify(told));
+        self.see_to(hubs, flow, &taken);
+        taken.cuts
     }
 
     /// What waits is in the snapshot that is about to be made. Gives the cuts that belong into the thread's ring.
@@ -257,6 +271,7 @@ impl Subscriber {
             None => Flow::new(session),
         };
         let taken = flow.deliver_unfollowed(self.to(hubs), told.clone());
+        self.see_to(hubs, &flow, &taken);
         if !taken.missed {
             return;
         }
@@ -272,7 +287,7 @@ impl Subscriber {
 
     /// A raw core event. There is nothing to make up for a lost one, so the connection ends with it.
     pub(crate) fn deliver_event(&self, hubs: &Hubs, session: SessionId, frame: Frame) -> Taken {
-        let taken = self.flow(session).deliver(self.to(hubs), Delivery::Event(frame));
+        let taken = self.deliver(hubs, &self.flow(session), Delivery::Event(frame));
         if taken.missed || (taken.full.is_some() && !self.connection.can_resync()) {
             self.peer.close("the client reads too slowly for raw core events");
         }
@@ -313,10 +328,36 @@ impl Subscriber {
         });
     }
 
+    /// Sends what is held, if the answer that it is held for takes too long.
+    fn let_go(&self, hubs: &Hubs, flow: &Arc<Flow>, round: u64) {
+        let (subscriber, hubs, flow) = (self.clone(), hubs.clone(), flow.clone());
+        hubs.clone().spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(HOLD) => {}
+                () = hubs.leaving() => {}
+                () = subscriber.peer.closed().cancelled_owned() => return,
+            }
+            hubs.in_order(flow.session, |ring| {
+                let taken = flow.let_go(subscriber.to(&hubs), round);
+                taken.cuts.iter().for_each(|cut| ring.cut(*cut));
+                subscriber.see_to(&hubs, &flow, &taken);
+            });
+            subscriber.make_good(&hubs, &flow);
+        });
+    }
+
     /// Holds the deliveries of a thread until the guard is dropped.
-    pub(crate) fn hold(&self, hubs: &Hubs, session: SessionId) -> Hold {
-        let flow = self.connection.hold(session);
-        Hold { subscriber: self.clone(), hubs: hubs.clone(), flow }
+    pub(crate) fn hold(&self, hubs: &Hubs, session: SessionId, holding: Holding) -> Hold {
+        let flow = self.connection.hold(session, holding);
+        Hold { subscriber: self.clone(), hubs: hubs.clone(), flow, holding }
+    }
+
+    /// If the client has met its bound, the thread's next commit finds that too. But what a hold itself was too long for is
+    /// to be made good now.
+    fn make_good(&self, hubs: &Hubs, flow: &Flow) {
+        if flow.is_following() && !flow.is_whole() {
+            self.catch_up(hubs);
+        }
     }
 }
 
@@ -326,23 +367,18 @@ pub(crate) struct Hold {
     subscriber: Subscriber,
     hubs: Hubs,
     flow: Arc<Flow>,
+    holding: Holding,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Self { subscriber, hubs, flow } = self;
-        let taken = flow.release(subscriber.to(hubs));
-        if taken.waits {
-            subscriber.merge(hubs);
-        }
+        let Self { subscriber, hubs, flow, holding } = self;
+        let taken = flow.release(subscriber.to(hubs), *holding);
+        subscriber.see_to(hubs, flow, &taken);
         if !taken.cuts.is_empty() {
             hubs.in_order(flow.session, |ring| taken.cuts.iter().for_each(|cut| ring.cut(*cut)));
         }
-        // If the client has met its bound, the thread's next commit finds that too. But what the hold itself was too long
-        // for is to be made good now.
-        if flow.is_following() && !flow.is_whole() {
-            subscriber.catch_up(hubs);
-        }
+        subscriber.make_good(hubs, flow);
         subscriber.connection.tidy(flow.session);
     }
 }
@@ -382,7 +418,8 @@ mod tests {
     async fn what_is_held_goes_out_in_order_when_the_last_hold_ends() {
         let (hubs, subscriber, mut client) = stage().await;
         let (held, other) = (SessionId::generate(), SessionId::generate());
-        let (first, second) = (subscriber.hold(&hubs, held), subscriber.hold(&hubs, held));
+        let (first, second) =
+            (subscriber.hold(&hubs, held, Holding::Answer), subscriber.hold(&hubs, held, Holding::Answer));
         for number in 1..=3 {
             subscriber.deliver_unfollowed(&hubs, held, &note(number, ""));
         }
@@ -402,7 +439,7 @@ mod tests {
     async fn what_cannot_be_held_flows_in_order_instead_of_being_lost() {
         let (hubs, subscriber, mut client) = stage().await;
         let held = SessionId::generate();
-        let hold = subscriber.hold(&hubs, held);
+        let hold = subscriber.hold(&hubs, held, Holding::Answer);
         let megabyte = "x".repeat(1024 * 1024);
         for number in 1..=6 {
             subscriber.deliver_unfollowed(&hubs, held, &note(number, &megabyte));
@@ -425,7 +462,7 @@ mod tests {
     async fn of_a_thread_that_was_left_only_what_all_are_told_comes_behind_the_hold() {
         let (hubs, subscriber, mut client) = stage().await;
         let left = SessionId::generate();
-        let hold = subscriber.hold(&hubs, left);
+        let hold = subscriber.hold(&hubs, left, Holding::Answer);
         let flow = subscriber.connection.follow(left);
         for told in [note(1, ""), told(method::THREAD_ARCHIVED, 2), note(3, "")] {
             drop(subscriber.deliver(&hubs, &flow, Delivery::Notify(told)));
@@ -443,7 +480,7 @@ mod tests {
     async fn a_warning_from_before_a_snapshot_goes_out_before_it() {
         let (hubs, subscriber, mut client) = stage().await;
         let joined = SessionId::generate();
-        let _hold = subscriber.hold(&hubs, joined);
+        let _hold = subscriber.hold(&hubs, joined, Holding::Answer);
         let flow = subscriber.connection.follow(joined);
         for told in [note(1, ""), told(method::WARNING, 2)] {
             drop(subscriber.deliver(&hubs, &flow, Delivery::Notify(told)));

@@ -182,18 +182,7 @@ impl Agent {
         match (method, id) {
             (Some(method), Some(id)) if id.is_string() || id.is_number() => {
                 let params = message.get("params").unwrap_or(&Value::Null);
-                match self.request(method, id, params).await {
-                    Ok(Reply::Now(result)) => self.answer(id, Ok(result)).await,
-                    Ok(Reply::Then(result, updates)) => {
-                        self.answer(id, Ok(result)).await;
-                        for (session, update) in updates {
-                            // As in `answer`.
-                            let _ = self.peer.outbox.answer(update_frame(&session, &update)).await;
-                        }
-                    }
-                    Ok(Reply::Later) => {}
-                    Err(error) => self.answer(id, Err(error)).await,
-                }
+                self.reply(id, self.request(method, id, params).await).await;
             }
             (Some(method), None) => self.notification(method, &message["params"]),
             (None, Some(id)) if message.get("result").is_some() || message.get("error").is_some() => {
@@ -203,6 +192,21 @@ impl Agent {
                 let error = RpcError::new(INVALID_REQUEST, "neither a request, a notification nor an answer");
                 self.answer(&Value::Null, Err(error)).await;
             }
+        }
+    }
+
+    pub(crate) async fn reply(&self, id: &Value, handled: Handled) {
+        match handled {
+            Ok(Reply::Now(result)) => self.answer(id, Ok(result)).await,
+            Ok(Reply::Then(result, updates)) => {
+                self.answer(id, Ok(result)).await;
+                for (session, update) in updates {
+                    // As in `answer`.
+                    let _ = self.peer.outbox.answer(update_frame(&session, &update)).await;
+                }
+            }
+            Ok(Reply::Later) => {}
+            Err(error) => self.answer(id, Err(error)).await,
         }
     }
 
@@ -228,6 +232,7 @@ impl Agent {
             "session/close" => self.close(id, params),
             "session/prompt" => self.prompt(id, params, abilities),
             "session/set_mode" => self.set_mode(params),
+            "session/set_config_option" if self.start == Start::LateChoices => self.choose_late(id, params),
             "session/set_config_option" => self.set_config_option(params),
             _ => Err(RpcError::new(METHOD_NOT_FOUND, format!("method not found: {method}"))),
         }

@@ -44,6 +44,8 @@ pub enum Start {
     HangFork,
     /// `fail-fork`: `session/fork` gets an error -32603.
     FailFork,
+    /// `late-choices`: `session/set_config_option` is answered once no turn runs.
+    LateChoices,
     /// `auth`: as `no-new`, with the error -32000 that asks for a login.
     Auth,
 }
@@ -54,7 +56,7 @@ pub enum OptionsError {
     /// The variable has none of the documented forms.
     #[error(
         "SIGNALBOX_REHEARSAL_START is `{value}`; known are exit:CODE, garbage, hang, slow:MS, no-new, hang-new, \
-         hang-load, load-only, no-load, no-fork, hang-fork, fail-fork, auth"
+         hang-load, load-only, no-load, no-fork, hang-fork, fail-fork, late-choices, auth"
     )]
     Start {
         /// What the variable holds.
@@ -109,6 +111,7 @@ impl Start {
             ("no-fork", None) => Self::NoFork,
             ("hang-fork", None) => Self::HangFork,
             ("fail-fork", None) => Self::FailFork,
+            ("late-choices", None) => Self::LateChoices,
             ("auth", None) => Self::Auth,
             ("exit", Some(code)) => Self::Exit(code.parse().map_err(|_| unknown())?),
             ("slow", Some(ms)) => Self::Slow(Duration::from_millis(ms.parse().map_err(|_| unknown())?)),
@@ -138,7 +141,7 @@ mod tests {
         );
         assert_eq!(read("slow:250"), Start::Slow(Duration::from_millis(250)));
         assert_eq!(read("no-new"), Start::NoNew);
-        assert_eq!(read("auth"), Start::Auth);
+        assert_eq!((read("late-choices"), read("auth")), (Start::LateChoices, Start::Auth));
         for bad in ["exit", "exit:300", "slow:soon", "hang:1", "sulk"] {
             let error = Start::parse(bad).unwrap_err().to_string();
             assert!(error.contains(&format!("`{bad}`")), "{error}");

@@ -185,6 +185,17 @@ impl Agent {
         Ok(Reply::Then(json!({"configOptions": options}), updates))
     }
 
+    /// Sets an option once no turn runs.
+    pub(crate) fn choose_late(self: &Arc<Self>, id: &Value, params: &Value) -> Handled {
+        let Some(busy) = self.session(params)?.busy() else { return self.set_config_option(params) };
+        let (agent, id, params) = (self.clone(), id.clone(), params.clone());
+        self.turns.spawn(async move {
+            busy.done.cancelled().await;
+            agent.reply(&id, agent.set_config_option(&params)).await;
+        });
+        Ok(Reply::Later)
+    }
+
     /// The session of a load or resume: one of this process, or one that was kept.
     pub(crate) fn reopen(&self, params: &Value) -> Result<Session, RpcError> {
         self.may_open()?;

@@ -359,7 +359,7 @@ impl Client {
         if let (Some("thread/start" | "thread/resume" | "thread/fork"), Some(result)) =
             (request["method"].as_str(), answer.get("result"))
         {
-            self.model.opened(result)?;
+            self.model.opened(&request["params"], result)?;
             if request["params"]["excludeTurns"] == true {
                 self.model.is_outline(result["thread"]["id"].as_str().unwrap_or_default());
             }

@@ -79,17 +79,26 @@ impl Model {
         self.threads.iter().filter(|(_, thread)| thread.followed).map(|(id, _)| id.clone()).collect()
     }
 
-    /// A thread was started or joined: this is all of it up to now.
-    pub(crate) fn opened(&mut self, result: &Value) -> Check {
+    /// A thread was started or joined, by a call with these params: this is all of it up to now. Or it is continued, so
+    /// that what was missed follows.
+    pub(crate) fn opened(&mut self, params: &Value, result: &Value) -> Check {
         let thread = &result["thread"];
         let id = text(&thread["id"])?;
+        let is_new = !self.threads.contains_key(&id);
         let known = self.threads.entry(id).or_default();
         known.followed = true;
-        known.outline = false;
-        if result["continued"] != true {
-            known.turns = array(&thread["turns"]).iter().map(TurnModel::of).collect::<Result<_, _>>()?;
-            known.pending.clear();
+        // What still waits is asked again.
+        known.pending.clear();
+        if result["continued"] == true {
+            known.outline |= is_new;
+            // What everybody was told meanwhile is told once more, in its place.
+            known.cursor = Some(split(&text(&params["afterCursor"])?)?);
+            known.seq = 0;
+            known.revision = None;
+            return Ok(());
         }
+        known.outline = false;
+        known.turns = array(&thread["turns"]).iter().map(TurnModel::of).collect::<Result<_, _>>()?;
         known.status = thread["status"].clone();
         known.name = thread["name"].as_str().map(str::to_owned);
         known.seq = known.seq.max(result["snapshotSeq"].as_u64().unwrap_or(0));

@@ -8,7 +8,7 @@ use super::Model;
 fn watching() -> (Model, u64) {
     let mut model = Model::default();
     let thread = json!({ "id": "t", "status": { "type": "idle" }, "turns": [] });
-    model.opened(&json!({ "thread": thread, "snapshotSeq": 1, "cursor": "e-1" })).unwrap();
+    model.opened(&json!({}), &json!({ "thread": thread, "snapshotSeq": 1, "cursor": "e-1" })).unwrap();
     let mut at = 1;
     tells(
         &mut model,

@@ -87,8 +87,20 @@ pub(crate) struct Taken {
     pub(crate) cuts: Vec<Cut>,
     /// Text waits to be merged and nothing did before.
     pub(crate) waits: bool,
+    /// It is held back and nothing was before, in this round of holds.
+    pub(crate) held: Option<u64>,
     /// It was not taken, and must be made good.
     pub(crate) missed: bool,
+}
+
+/// What deliveries are held back for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holding {
+    /// The answer to a call about the thread, which should come first. It may take as long as an agent takes, and the agent may
+    /// wait for this client, so the hold can be let go before.
+    Answer,
+    /// The thread itself, without which the client can make nothing of the rest.
+    Snapshot,
 }
 
 /// Why no more can be taken.
@@ -112,6 +124,12 @@ struct State {
     /// The connection follows the thread.
     following: bool,
     holds: usize,
+    /// How many of them are for a snapshot.
+    snapshots: usize,
+    /// The holds have lasted too long: only those for a snapshot still count.
+    let_go: bool,
+    /// Counts how often holds have begun.
+    round: u64,
     waiting: VecDeque<Delivery>,
     bytes: usize,
     /// Deltas that wait for their successors, if the client wants fewer.
@@ -181,22 +199,32 @@ impl Flow {
         state.following && state.gap.is_none()
     }
 
-    pub(super) fn hold(&self) {
-        self.state.lock().holds += 1;
+    pub(super) fn hold(&self, holding: Holding) {
+        let mut state = self.state.lock();
+        if state.holds == 0 {
+            state.round += 1;
+        }
+        state.holds += 1;
+        state.snapshots += usize::from(holding == Holding::Snapshot);
     }
 
     /// One hold less. What waited goes out in order when the last one ends.
-    pub(super) fn release(&self, to: To<'_>) -> Taken {
+    pub(super) fn release(&self, to: To<'_>, holding: Holding) -> Taken {
         let mut state = self.state.lock();
         state.holds -= 1;
-        let mut taken = Taken::default();
-        if state.holds == 0 {
-            state.bytes = 0;
-            for delivery in std::mem::take(&mut state.waiting) {
-                state.send(to, delivery, &mut taken);
-            }
+        state.snapshots -= usize::from(holding == Holding::Snapshot);
+        state.let_go &= state.holds > 0;
+        state.release(to)
+    }
+
+    /// The holds of this round have lasted too long, if they still do: what waits for answers goes out.
+    pub(super) fn let_go(&self, to: To<'_>, round: u64) -> Taken {
+        let mut state = self.state.lock();
+        if state.holds == 0 || state.round != round {
+            return Taken::default();
         }
-        taken
+        state.let_go = true;
+        state.release(to)
     }
 
     /// Delivers; lets it wait if the thread is held, and leaves it out if the client is behind.
@@ -294,7 +322,7 @@ impl Flow {
     pub(super) fn to_catch_up(&self) -> Option<Arc<Known>> {
         let state = self.state.lock();
         match &state.gap {
-            Some(Gap::Behind(known)) if state.holds == 0 => Some(known.clone()),
+            Some(Gap::Behind(known)) if !state.is_held() => Some(known.clone()),
             _ => None,
         }
     }
@@ -332,10 +360,29 @@ impl Flow {
 }
 
 impl State {
+    fn is_held(&self) -> bool {
+        self.snapshots > 0 || (self.holds > 0 && !self.let_go)
+    }
+
+    /// What waits goes out, unless it is still held.
+    fn release(&mut self, to: To<'_>) -> Taken {
+        let mut taken = Taken::default();
+        if !self.is_held() {
+            self.bytes = 0;
+            for delivery in std::mem::take(&mut self.waiting) {
+                self.send(to, delivery, &mut taken);
+            }
+        }
+        taken
+    }
+
     fn put(&mut self, to: To<'_>, delivery: Delivery, taken: &mut Taken) {
-        if self.holds == 0 {
+        if !self.is_held() {
             self.send(to, delivery, taken);
             return;
+        }
+        if self.waiting.is_empty() {
+            taken.held = Some(self.round);
         }
         self.bytes += delivery.bytes();
         self.waiting.push_back(delivery);

@@ -49,7 +49,7 @@ impl Task {
         }
     }
 
-    fn require_resync(&self, subscriber: &Subscriber, flow: &Flow, view: &ThreadView) {
+    fn require_resync(&self, subscriber: &Subscriber, flow: &Arc<Flow>, view: &ThreadView) {
         let required = ThreadResyncRequiredNotification {
             thread_id: self.hub.session().to_string(),
             reason: SLOW.to_owned(),
@@ -121,7 +121,7 @@ impl Task {
 pub(crate) fn tell_own(
     hubs: &Hubs,
     subscriber: &Subscriber,
-    flow: &Flow,
+    flow: &Arc<Flow>,
     body: ServerNotification,
     (seq, at_ms): (Seq, i64),
     ring: &mut Ring,

@@ -20,7 +20,7 @@ use super::ring::Ring;
 use super::{Command, Hub, Joined, Snapshot, Subscription, TurnBounds, Wants};
 use crate::approvals::Open;
 use crate::connection::Subscriber;
-use crate::connection::flow::{Delivery, Full, Taken};
+use crate::connection::flow::{Delivery, Full, Holding, Taken};
 use crate::errors::Error;
 use crate::hubs::Hubs;
 use crate::view::{Loading, Notification, Outgoing, Scope, ThreadView, convert, is_said};
@@ -458,7 +458,7 @@ impl Task {
         watching: Watching,
         (wants, after): (Wants, Option<u64>),
     ) -> Joined {
-        let hold = subscriber.hold(&self.hubs, self.hub.session);
+        let hold = subscriber.hold(&self.hubs, self.hub.session, Holding::Snapshot);
         let flow = subscriber.connection.follow(self.hub.session);
         let subscription = Subscription { subscriber: subscriber.clone(), flow };
         // Who gets everything anyway would get twice what is still on its way.

@@ -58,6 +58,26 @@ async fn the_first_answer_wins_and_the_late_one_is_told() {
 }
 
 #[tokio::test]
+async fn who_waits_for_an_agent_is_asked_what_the_agent_waits_for() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("first").await;
+    let thread = client.thread(json!({"modelProvider": "late"})).await;
+    client.turn(&thread, "run echo one\nrun echo two").await;
+    let one = command(&mut client).await;
+    // The agent answers this when its turn has ended.
+    let option = json!({"threadId": thread, "configId": "mode", "value": "look"});
+    let setting = client.ask("thread/configOption/set", option).await;
+    client.respond(&one, json!({"decision": "accept"})).await;
+    let two = command(&mut client).await;
+    assert_eq!(two["params"]["command"], "echo two");
+    assert!(client.log.iter().all(|frame| frame["id"] != setting), "{:#?}", client.log);
+    client.respond(&two, json!({"decision": "accept"})).await;
+    client.until("turn/completed").await;
+    let set = client.answer(setting).await;
+    assert!(set["result"]["options"].is_array(), "{set}");
+}
+
+#[tokio::test]
 async fn an_approval_waits_for_whoever_joins() {
     let stage = Stage::new().await;
     let mut first = stage.client("first").await;

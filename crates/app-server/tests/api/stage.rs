@@ -71,9 +71,11 @@ impl Stage {
         let missing = vec!["/no/such/agent".to_owned()];
         let mut rehearsal =
             ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent().display().to_string()]);
+        let mut late = ProviderEntry::custom("late", "Late", vec![agent().display().to_string()]);
+        late.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "late-choices".to_owned())]);
         let state = folder.path().join("agent-memory").display().to_string();
         rehearsal.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_STATE".to_owned(), state)]);
-        let more = vec![rehearsal, ProviderEntry::custom("missing", "Missing", missing)];
+        let more = vec![rehearsal, late, ProviderEntry::custom("missing", "Missing", missing)];
         let path = std::env::var("PATH").unwrap();
         let fallback = BTreeMap::from([("PATH".to_owned(), path)]);
         let config = EngineConfig {

@@ -13,7 +13,7 @@ pub fn is_complete(item: &ThreadItem) -> bool {
 /// Whether an item is not shown whole; `item/output/read` has the rest.
 #[must_use]
 pub fn is_cut(item: &ThreadItem) -> bool {
-    item.output_truncated
+    item.output_truncated || !item.cut_texts.is_empty()
 }
 
 /// What a delta is for.

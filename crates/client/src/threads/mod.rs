@@ -45,4 +45,4 @@ pub use broken::{Broken, Problem};
 pub use change::Change;
 pub use item::{is_complete, is_cut};
 pub use place::Cursor;
-pub use state::{Behind, Phase, Settings, ThreadState, Want};
+pub use state::{Behind, Phase, Queue, Settings, ThreadState, Want};

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use signalbox_protocol::app::{
-    Approval, ApprovalListResult, AskForApproval, Model, OpenedThread, SandboxPolicy, ServerRequest, Thread,
-    ThreadResumeParams, ThreadResumeResult, ThreadSettings, ThreadStartResult, Turn,
+    Approval, ApprovalListResult, AskForApproval, Model, OpenedThread, QueuedSubmission, SandboxPolicy,
+    ServerRequest, Thread, ThreadForkResult, ThreadResumeParams, ThreadResumeResult, ThreadSettings,
+    ThreadStartResult, Turn,
 };
 use signalbox_protocol::ops::{ConfigOption, Policy};
 
@@ -32,7 +33,9 @@ pub struct ThreadState {
     pub models: Option<(Vec<Model>, String)>,
     /// The options that the agent offers, once it has told them.
     pub config_options: Option<Vec<ConfigOption>>,
-    /// Whether the queue of follow-ups has changed since it was read last.
+    /// The follow-ups that wait, as they were read last; none if they never were.
+    pub queue: Option<Queue>,
+    /// Whether the queue of follow-ups has changed since it was asked for last.
     pub queue_changed: bool,
     /// Whether the state follows the thread.
     pub phase: Phase,
@@ -65,6 +68,15 @@ pub struct Settings {
     pub sandbox_policy: SandboxPolicy,
     /// Ext: the pair behind these two.
     pub policy: Policy,
+}
+
+/// The follow-ups of a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Queue {
+    /// In the order in which they will run.
+    pub entries: Vec<QueuedSubmission>,
+    /// Whether they wait for the next accepted prompt.
+    pub paused: bool,
 }
 
 /// Whether a state follows its thread.
@@ -102,15 +114,22 @@ pub enum Behind {
 pub enum Want {
     /// By `thread/resume` with [`ThreadState::resume_params`]; its result goes to [`ThreadState::rejoined`].
     Resume,
-    /// By `thread/queue/list`; then [`ThreadState::queue_read`].
+    /// By `thread/queue/list`: [`ThreadState::queue_asked`], and then [`ThreadState::queue_read`].
     Queue,
 }
 
 impl ThreadState {
-    /// The state after `thread/start`, or any other call that begins a subscription with a whole thread.
+    /// The state after `thread/start`.
     #[must_use]
     pub fn started(result: ThreadStartResult) -> Self {
         Self::opened(result.opened, true)
+    }
+
+    /// The state of the new thread after `thread/fork`.
+    #[must_use]
+    pub fn forked(result: ThreadForkResult) -> Self {
+        let all = result.turns_backwards_cursor.is_none();
+        Self { older_turns: result.turns_backwards_cursor, ..Self::opened(result.opened, all) }
     }
 
     /// The state after `thread/resume`. Give the result of a call with `excludeTurns` to [`ThreadState::outline`].
@@ -149,6 +168,7 @@ impl ThreadState {
             approvals: BTreeMap::new(),
             models: None,
             config_options: None,
+            queue: None,
             queue_changed: true,
             phase: Phase::Live,
             seq: opened.snapshot_seq,
@@ -170,8 +190,9 @@ impl ThreadState {
             self.snapshot.clone_from(&self.whole);
             return;
         }
-        let (models, config_options) = (self.models.take(), self.config_options.take());
-        *self = Self { models, config_options, ..Self::resumed(result) };
+        let (models, config_options, queue) =
+            (self.models.take(), self.config_options.take(), self.queue.take());
+        *self = Self { models, config_options, queue, ..Self::resumed(result) };
     }
 
     /// The call that makes the state follow its thread again. It asks for what was missed only, if this server life may
@@ -226,10 +247,14 @@ impl ThreadState {
         }
     }
 
-    /// The queue of follow-ups was read: it is wanted again when it changes. To be called when the request is sent, so
-    /// that a change meanwhile is not overlooked.
-    pub fn queue_read(&mut self) {
+    /// The queue of follow-ups was asked for: it is wanted again when it changes, also if that is before the answer.
+    pub fn queue_asked(&mut self) {
         self.queue_changed = false;
+    }
+
+    /// The queue of follow-ups was read, with all pages.
+    pub fn queue_read(&mut self, entries: Vec<QueuedSubmission>, paused: bool) {
+        self.queue = Some(Queue { entries, paused });
     }
 
     /// A page of turns that come right before those that are here (oldest first), and where the next page begins.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use signalbox_protocol::app::{ServerNotification, ThreadStatus, TurnItemsView, TurnStatus};
 
 use super::{Watched, command, item, message};
-use crate::threads::{Behind, Change, Phase, Want};
+use crate::threads::{Behind, Change, Phase, Queue, Want};
 
 #[test]
 fn every_notification_of_a_thread_has_its_place_in_one_story() {
@@ -104,9 +104,12 @@ fn every_notification_of_a_thread_has_its_place_in_one_story() {
     assert_eq!(watched.state.models, Some((Vec::new(), "big".to_owned())));
     watched.hears("thread/configOptions/updated", json!({"options": []})).unwrap();
     assert_eq!(watched.state.config_options, Some(Vec::new()));
-    watched.state.queue_read();
+    watched.state.queue_asked();
     assert_eq!(watched.state.wants(), []);
     assert_eq!(watched.hears("thread/queue/changed", json!({})).unwrap(), [Change::Queue]);
+    watched.state.queue_read(Vec::new(), true);
+    assert_eq!(watched.state.queue, Some(Queue { entries: Vec::new(), paused: true }));
+    // It changed before it was read.
     assert_eq!(watched.state.wants(), [Want::Queue]);
     watched.hears("thread/worktree/discarded", json!({"path": "/w", "removedCheckout": true})).unwrap();
     assert_eq!(watched.state.thread.worktree, None);
