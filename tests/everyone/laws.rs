@@ -17,6 +17,8 @@ pub(crate) struct Laws {
     resolved: BTreeSet<String>,
     /// Items that were told to be complete, with the turn they are of.
     completed: BTreeMap<String, String>,
+    /// No status was told since it joined; who had left may have been told the same before, because all are told.
+    fresh: bool,
 }
 
 type Law = Result<(), String>;
@@ -26,6 +28,7 @@ impl Laws {
     pub(crate) fn joined(&mut self) {
         self.open.clear();
         self.completed.clear();
+        self.fresh = true;
     }
 
     pub(crate) fn asked(&mut self, approval: &str) -> Law {
@@ -59,10 +62,12 @@ impl Laws {
             return Err("it does not follow the thread".to_owned());
         }
         match told {
-            N::ThreadStatusChanged(told)
-                if state.phase == Phase::Live && told.status == state.thread.status =>
-            {
-                Err("the status is told without a change".to_owned())
+            N::ThreadStatusChanged(told) if state.phase == Phase::Live => {
+                let fresh = std::mem::replace(&mut self.fresh, false);
+                match told.status == state.thread.status && !fresh {
+                    true => Err("the status is told without a change".to_owned()),
+                    false => Ok(()),
+                }
             }
             N::TurnStarted(told) if !told.turn.items.is_empty() => {
                 Err("a turn starts with items that nobody was told of".to_owned())
