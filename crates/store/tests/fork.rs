@@ -62,6 +62,44 @@ async fn a_fork_goes_on_with_the_copy_that_the_agent_made() {
 }
 
 #[tokio::test]
+async fn a_fork_may_begin_with_a_session_of_another_store() {
+    let (from, to) = (Store::in_memory().await.unwrap(), tempfile::tempdir().unwrap());
+    let path = to.path().join("signalbox.db");
+    let to = Store::open(&path).await.unwrap();
+    let steps = [
+        Step::Prompt("one".into()),
+        Step::End { failed: false },
+        Step::Prompt("two".into()),
+        Step::End { failed: false },
+    ];
+    for (from, to) in [(&from, &to), (&to, &from)] {
+        let source = History::play(from, &[], &steps).await.session;
+        let here = fork_of(source.id, source.last);
+        let refused = to.writer.fork(here.clone()).await.unwrap_err();
+        assert!(matches!(refused, ForkError::UnknownSource { session } if session == source.id));
+        let row = to.writer.fork_from(&from.reader, here.clone()).await.unwrap();
+        assert_eq!(to.reader.session(row.id).await.unwrap(), Some(row.clone()));
+        assert_eq!(replayed(to, row.id).await, row);
+        assert_eq!(from.reader.session(row.id).await.unwrap(), None);
+        let rest = |facts: Vec<Fact>| facts.into_iter().skip(1).collect::<Vec<_>>();
+        let expected = rest(stored(from, source.id).await);
+        let copied = rest(stored(to, row.id).await);
+        assert_eq!(copied, expected.iter().map(|fact| moved(fact, row.id)).collect::<Vec<_>>());
+        let turns =
+            |turns: Vec<signalbox_facts::TurnRow>| turns.into_iter().map(|turn| turn.id).collect::<Vec<_>>();
+        assert_eq!(turns(all_turns(to, row.id).await), turns(all_turns(from, source.id).await));
+        // It can be done again, also after a refusal, and the store goes on as before.
+        let again = to.writer.fork_from(&from.reader, here).await.unwrap_err();
+        assert!(matches!(again, ForkError::Exists { session } if session == row.id));
+        let unknown = fork_of(SessionId::generate(), 1);
+        let unknown = to.writer.fork_from(&from.reader, unknown).await.unwrap_err();
+        assert!(matches!(unknown, ForkError::UnknownSource { .. }));
+        to.writer.fork_from(&from.reader, fork_of(source.id, source.last)).await.unwrap();
+        running(to).await;
+    }
+}
+
+#[tokio::test]
 async fn a_fork_has_the_history_and_none_of_the_sources_own_affairs() {
     let store = Store::in_memory().await.unwrap();
     let mut source = running(&store).await;
