@@ -58,8 +58,10 @@ pub struct PromptRequest {
 /// A block of a prompt as the agent gets it. What an agent cannot take is turned into text or a link, with a warning.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PromptBlock {
-    /// Text.
+    /// Text that the user means as a prompt.
     Text(String),
+    /// Text that goes along for the agent to know, such as what was said before: not the user's words, and no request.
+    Context(String),
     /// An image.
     Image {
         /// MIME type.

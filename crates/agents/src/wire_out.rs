@@ -316,6 +316,10 @@ fn system_prompt(instructions: Option<String>) -> Option<acp::SystemPrompt> {
 fn block(block: PromptBlock) -> acp::ContentBlock {
     match block {
         PromptBlock::Text(text) => acp::ContentBlock::Text(acp::TextContent::new(text)),
+        PromptBlock::Context(text) => {
+            let annotations = acp::Annotations::new().audience(vec![acp::Role::Assistant]);
+            acp::ContentBlock::Text(acp::TextContent::new(text).annotations(annotations))
+        }
         PromptBlock::Image { mime, data, uri } => {
             acp::ContentBlock::Image(acp::ImageContent::new(data, mime).uri(uri))
         }

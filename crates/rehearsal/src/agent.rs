@@ -299,12 +299,7 @@ impl Agent {
         let blocks = params["prompt"].as_array().filter(|blocks| !blocks.is_empty());
         let blocks =
             blocks.ok_or_else(|| RpcError::params("`prompt` must be a list with a content block"))?;
-        let text: Vec<&str> = blocks
-            .iter()
-            .filter(|block| block["type"] == "text")
-            .filter_map(|block| block["text"].as_str())
-            .collect();
-        let text = text.join("\n");
+        let text = text_of(blocks.iter().filter(|block| !is_context(block)));
         let busy = Busy::new(id.clone(), &self.closing);
         if !session.begin(busy.clone()) {
             return Err(is_busy());
@@ -328,7 +323,7 @@ impl Agent {
         };
         // What a cancelled step left open is closed before the answer; a client that left needs no closing.
         let closed = turn.close_open().await;
-        let input = tokens(prompt.len() as u64);
+        let input = tokens(text_of(&turn.prompt).len() as u64);
         let output = tokens(turn.said_bytes());
         session.with(|kept| kept.tokens += input + output);
         session.save(&self.memory);
@@ -397,6 +392,17 @@ fn answer_of(message: &Value) -> Answer {
         Some(error) if !error.is_null() => Err(error.clone()),
         _ => Ok(message["result"].clone()),
     }
+}
+
+fn text_of<'a>(blocks: impl IntoIterator<Item = &'a Value>) -> String {
+    let texts = blocks.into_iter().filter(|block| block["type"] == "text");
+    texts.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a block is not the user's but goes along for the agent to know. What was said before, for one, may hold scripts
+/// that were played or stopped then; they are not to be played again.
+fn is_context(block: &Value) -> bool {
+    block["annotations"]["audience"] == json!(["assistant"])
 }
 
 pub(crate) fn is_busy() -> RpcError {

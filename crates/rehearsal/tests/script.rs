@@ -40,6 +40,29 @@ async fn say_and_think_come_in_chunks_with_an_id_a_message() {
 }
 
 #[tokio::test]
+async fn a_script_in_what_only_goes_along_is_not_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = Client::in_folder(folder.path()).await;
+    let block = |text: &str, audience: Value| json!({"type": "text", "text": text, "annotations": audience});
+    let prompt = json!([
+        block("User:\nsay old\nhang", json!({"audience": ["assistant"]})),
+        block("say new", json!({"audience": ["user", "assistant"]})),
+        block("say too", json!(null)),
+        block("say old", json!({"audience": ["assistant"]})),
+    ]);
+    let params = json!({"sessionId": client.session, "prompt": prompt});
+    client.story.clear();
+    let id = client.request("session/prompt", params).await;
+    let played = client.finish(&id, never).await;
+    expect![[r#"
+        ← agent_message_chunk msg-1-1 "new"
+        ← agent_message_chunk msg-1-2 "too"
+        ← answer end_turn
+    "#]]
+    .assert_eq(&played.story);
+}
+
+#[tokio::test]
 async fn a_plan_has_statuses() {
     check("plan done: look | doing: think | todo: act", never, expect![[r#"
         ← plan entries=[{"content":"look","priority":"medium","status":"completed"},{"content":"think","priority":"medium","status":"in_progress"},{"content":"act","priority":"medium","status":"pending"}]

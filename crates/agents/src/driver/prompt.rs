@@ -54,7 +54,7 @@ impl Conversation {
             }
             PromptBlock::Resource { uri, text, .. } if !self.hello.resources => {
                 let fence = fence(&text);
-                PromptBlock::Text(format!("{uri}:\n{fence}\n{text}\n{fence}"))
+                PromptBlock::Context(format!("{uri}:\n{fence}\n{text}\n{fence}"))
             }
             other => other,
         }

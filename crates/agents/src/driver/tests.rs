@@ -328,4 +328,6 @@ fn an_agent_without_images_gets_a_mark_and_the_user_a_warning() {
     let blocks = message["params"]["prompt"].as_array().unwrap();
     assert!(blocks.iter().all(|block| block["type"] == "text"), "{message}");
     assert!(blocks[1]["text"].as_str().unwrap().contains("\n````\n"));
+    // A resource that has become text is still no prompt of the user.
+    assert_eq!(blocks[1]["annotations"], json!({"audience": ["assistant"]}));
 }

@@ -169,6 +169,10 @@ async fn a_start_while_a_turn_is_open_is_told_which_one() {
     assert_eq!((&error["data"]["activeTurnId"], &error["data"]["retryable"]), (&json!(turn), &json!(false)));
     client.ok("turn/interrupt", json!({"threadId": thread, "turnId": turn})).await;
     client.until("turn/completed").await;
+    // Whether the agent had the first prompt or only learns of it as history: it does not begin with it again.
+    let next = client.turn(&thread, "say yes").await;
+    let ended = client.until("turn/completed").await["params"]["turn"].clone();
+    assert_eq!((&ended["id"], &ended["status"]), (&json!(next), &json!("completed")));
 }
 
 #[tokio::test]

@@ -222,7 +222,7 @@ impl Compiler<'_> {
                 match &piece.block {
                     PromptBlock::Image { .. } => self.images += piece.bytes(),
                     PromptBlock::Resource { .. } => self.text += piece.bytes(),
-                    PromptBlock::Text(_) | PromptBlock::Link { .. } => {}
+                    PromptBlock::Text(_) | PromptBlock::Context(_) | PromptBlock::Link { .. } => {}
                 }
                 self.done.pieces.push(piece);
             }
@@ -279,7 +279,12 @@ impl Compiled {
 
     fn push_text(&mut self, from: MadeFrom, reference: Option<String>, text: String) {
         if !text.trim().is_empty() {
-            self.pieces.push(Piece { from, reference, block: PromptBlock::Text(text) });
+            let block = match from {
+                // A skill is as if the user had written it.
+                MadeFrom::Text | MadeFrom::Skill => PromptBlock::Text(text),
+                _ => PromptBlock::Context(text),
+            };
+            self.pieces.push(Piece { from, reference, block });
         }
     }
 
@@ -335,7 +340,7 @@ impl Piece {
     #[must_use]
     pub fn kind(&self) -> PieceKind {
         match &self.block {
-            PromptBlock::Text(_) => PieceKind::Text,
+            PromptBlock::Text(_) | PromptBlock::Context(_) => PieceKind::Text,
             PromptBlock::Image { .. } => PieceKind::Image,
             PromptBlock::Resource { .. } => PieceKind::Resource,
             PromptBlock::Link { .. } => PieceKind::ResourceLink,
@@ -346,7 +351,9 @@ impl Piece {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.block {
-            PromptBlock::Text(text) | PromptBlock::Resource { text, .. } => text.len(),
+            PromptBlock::Text(text) | PromptBlock::Context(text) | PromptBlock::Resource { text, .. } => {
+                text.len()
+            }
             PromptBlock::Image { data, .. } => data.trim_end_matches('=').len() * 3 / 4,
             PromptBlock::Link { uri, .. } => uri.len(),
         }
@@ -356,7 +363,9 @@ impl Piece {
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.block {
-            PromptBlock::Text(text) | PromptBlock::Resource { text, .. } => Some(text),
+            PromptBlock::Text(text) | PromptBlock::Context(text) | PromptBlock::Resource { text, .. } => {
+                Some(text)
+            }
             PromptBlock::Link { uri, .. } => Some(uri),
             PromptBlock::Image { .. } => None,
         }

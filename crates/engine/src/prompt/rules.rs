@@ -161,7 +161,10 @@ mod tests {
     fn texts(compiled: &Compiled) -> Vec<&str> {
         let text = |piece: &super::super::Piece| piece.block.clone();
         assert!(
-            compiled.pieces.iter().all(|piece| matches!(text(piece), signalbox_agents::PromptBlock::Text(_)))
+            compiled
+                .pieces
+                .iter()
+                .all(|piece| matches!(text(piece), signalbox_agents::PromptBlock::Context(_)))
         );
         compiled.pieces.iter().filter_map(|piece| piece.text()?.lines().nth(1)).collect()
     }

@@ -23,7 +23,7 @@ pub(crate) struct Client {
     last_id: u64,
     pub(crate) session: String,
     cwd: String,
-    story: Vec<String>,
+    pub(crate) story: Vec<String>,
     early: VecDeque<Value>,
 }
 
