@@ -151,7 +151,7 @@ pub(crate) struct AppServerArgs {
     pub(crate) stdio: bool,
 
     /// What happens to approvals that nobody is there to answer: wait, reject or wait:SECONDS [default: the
-    /// configuration's, else wait]
+    /// configuration's, else wait]. An approval that every client there has answered with an error or nonsense is rejected
     #[arg(long, value_name = "WHAT")]
     pub(crate) unattended: Option<Unattended>,
 

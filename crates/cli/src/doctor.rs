@@ -105,6 +105,11 @@ impl Findings {
         let path = home.folder().display().to_string();
         match home.write_private(".doctor", b"") {
             Ok(probe) => match std::fs::remove_file(probe) {
+                Ok(()) if home.is_open_to_others() => {
+                    let hint = format!("chmod 700 {path}");
+                    let found = format!("{path}: other users can look into it");
+                    self.add("home", "folder", State::Notable, found, Some(hint));
+                }
                 Ok(()) => self.add("home", "folder", State::Good, path, None),
                 Err(error) => self.add("home", "folder", State::Broken, format!("{path}: {error}"), None),
             },

@@ -72,6 +72,12 @@ impl Home {
         Ok(Self { folder, socket })
     }
 
+    /// Whether other users of the machine can look into the folder. One that was there before is left as it was found.
+    #[must_use]
+    pub fn is_open_to_others(&self) -> bool {
+        fs::metadata(&self.folder).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0)
+    }
+
     /// The folder, absolute, without links.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -180,12 +186,7 @@ impl Home {
 fn create_private(path: &Path) -> Result<(), HomeError> {
     let failed = |source| HomeError::Folder { path: path.to_path_buf(), source };
     match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => {
-            if meta.permissions().mode() & 0o077 != 0 {
-                tracing::debug!(path = %path.display(), "folder is open to other users");
-            }
-            Ok(())
-        }
+        Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err(failed(io::Error::from(io::ErrorKind::NotADirectory))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)

@@ -32,7 +32,7 @@ fn locate<P: DeserializeOwned>(params: &str, first: &serde_json::Error) -> RpcEr
             (if path == "." { String::new() } else { path }, error.into_inner().to_string())
         }
     };
-    let detail = without_position(&detail);
+    let detail = plainly(without_position(&detail));
     let missing = detail.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     if let Some(member) = missing {
         if !path.is_empty() {
@@ -45,7 +45,24 @@ fn locate<P: DeserializeOwned>(params: &str, first: &serde_json::Error) -> RpcEr
         (None, Some((_, expected))) => Some(expected),
         (None, None) => None,
     };
-    RpcError::invalid_params(detail, &path, expected)
+    RpcError::invalid_params(&detail, &path, expected)
+}
+
+/// What serde expects in the words of JSON instead of those of Rust.
+fn plainly(detail: &str) -> String {
+    let Some((found, expected)) = detail.rsplit_once("expected ") else { return detail.to_owned() };
+    let json = match expected {
+        "a sequence" => "an array",
+        "a map" => "an object",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a number from 0 on, without a fraction",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a number without a fraction",
+        "f32" | "f64" => "a number",
+        _ if expected.starts_with("internally tagged enum ") => "an object with a `type`",
+        _ if expected.starts_with("struct ") => "an object",
+        _ if expected.starts_with("a sequence of ") => "an array",
+        _ => expected,
+    };
+    format!("{found}expected {json}")
 }
 
 /// serde_json ends its messages with a position in a text that the client has never seen as such.
@@ -112,6 +129,12 @@ mod tests {
         let wrong = error(r#"{"cwd":7}"#);
         assert_eq!(wrong.data["path"], json!("cwd"));
         assert_eq!(wrong.data["expected"], json!("a string"));
+        let wrong = error(r#"{"cwd":"/","input":{}}"#);
+        assert_eq!(wrong.data["expected"], json!("an array"));
+        let wrong = error(r#"{"cwd":"/","input":["text"]}"#);
+        assert_eq!(wrong.data["expected"], json!("an object with a `type`"));
+        let wrong = decode::<AllOptional>(Some(r#"{"limit":"many"}"#)).unwrap_err();
+        assert_eq!(wrong.data["expected"], json!("a number from 0 on, without a fraction"));
         let wrong = error(r#"{"cwd":"/","input":[{"type":"video"}]}"#);
         assert_eq!(wrong.data["expected"], json!("`text` or `image`"));
     }

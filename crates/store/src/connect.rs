@@ -65,6 +65,27 @@ pub(crate) enum Role {
     Checkpoint,
 }
 
+/// Makes the file for its owner alone, wherever it lies; what SQLite puts beside it gets the same rights.
+fn private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    match std::fs::metadata(path) {
+        Ok(found) if found.permissions().mode() & 0o077 != 0 && found.is_file() => {
+            let private = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(path, private)
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            match made {
+                // A folder that is not there is told by whoever opens the database.
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl Place {
     pub(crate) fn path(&self) -> &Path {
         match self {
@@ -150,6 +171,9 @@ impl Place {
     /// The write connection, after the file was found to be ours and brought to the newest schema.
     pub(crate) async fn open(&self, options: &StoreOptions) -> Result<(SqliteConnection, u64), StoreError> {
         let path = self.path();
+        if matches!(self, Self::File(_)) {
+            private(path).map_err(|source| StoreError::open(path, sqlx::Error::Io(source)))?;
+        }
         let opened = self.options(Role::Write, options).connect().await;
         let mut connection = opened.map_err(|source| StoreError::open(path, source))?;
         let version = self.version(&mut connection).await?;

@@ -49,6 +49,8 @@ pub fn policy_in(
         None => now.mode,
         Some(app::AskForApproval::Untrusted | app::AskForApproval::Granular(_)) => facts::Mode::Ask,
         Some(app::AskForApproval::OnRequest) => facts::Mode::AcceptEdits,
+        // What allows everything is told to existing clients as "never"; said back, it changes nothing.
+        Some(app::AskForApproval::Never) if now.mode == facts::Mode::Yolo => facts::Mode::Yolo,
         Some(app::AskForApproval::Never) => facts::Mode::NeverAsk,
     };
     facts::Policy { mode, sandbox }

@@ -91,6 +91,8 @@ pub fn without_output(mut item: ThreadItem) -> ThreadItem {
         _ => {}
     }
     item.output_truncated |= !left_out.is_empty();
+    // What was cut before has its whole length already.
+    left_out.retain(|text| item.cut_texts.iter().all(|known| known.field != text.field));
     item.cut_texts.extend(left_out);
     item
 }
@@ -238,6 +240,14 @@ mod tests {
         let value = serde_json::to_value(&cut).unwrap();
         assert_eq!(value["result"], Value::Null);
         assert_eq!(value["cutTexts"], json!([{"field": "/result/content/0/text", "totalBytes": 3}]));
+        let output = "line\n".repeat(60_000);
+        let command = of(
+            json!({"id": "i3", "type": "commandExecution", "command": "make", "cwd": "/", "status": "completed",
+            "commandActions": [], "source": "agent", "aggregatedOutput": output}),
+        );
+        let cut = without_output(item(command, ITEM_BYTES).0);
+        let named: Vec<u64> = cut.cut_texts.iter().map(|text| text.total_bytes).collect();
+        assert_eq!(named, [output.len() as u64], "once, with its whole length");
         let bare = of(json!({"id": "i2", "type": "contextCompaction"}));
         assert_eq!(without_output(bare.clone()), bare);
     }

@@ -53,6 +53,7 @@ pub struct ThreadForkParams {
     pub config: Option<Map<String, Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
+    /// In memory only: not in lists, not found, gone when it unloads or the server ends.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

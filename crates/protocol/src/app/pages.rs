@@ -165,7 +165,7 @@ pub struct ItemOutputReadResult {
     pub field: String,
     /// Where `text` begins, in bytes.
     pub offset: u64,
-    /// Where the next range begins.
+    /// Where the next range begins; at the end equal to `totalBytes`. Whoever reads all of it stops at `eof`.
     pub next_offset: u64,
     /// Bytes of the whole text by now.
     pub total_bytes: u64,

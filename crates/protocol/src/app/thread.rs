@@ -41,6 +41,7 @@ pub struct Thread {
     pub originator: Option<String>,
     /// The version of this server.
     pub cli_version: String,
+    /// In memory only: not in lists, not found, gone when it unloads or the server ends.
     pub ephemeral: bool,
     #[serde(default)]
     pub history_mode: ThreadHistoryMode,

@@ -67,7 +67,7 @@ pub struct TurnStartParams {
     /// Ext: what the client's surroundings add, by source.
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_context: BTreeMap<String, ContextEntry>,
-    /// Ext: wins over `approvalPolicy` and `sandboxPolicy`.
+    /// Ext: wins over `approvalPolicy` and `sandboxPolicy`. As all settings here it holds from this turn on, also in forks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyPatch>,
 }
