@@ -27,6 +27,7 @@ transcripts! {
     handshake,
     plain_turn,
     reasoning,
+    reconnect,
     command_approved,
     command_declined,
     command_for_session,
