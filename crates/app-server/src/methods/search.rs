@@ -28,7 +28,7 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
             MethodSpec::new(
                 method::THREAD_SEARCH,
                 Lane::Concurrent,
-                "Finds threads by words of their prompts and answers, each once with its best match. Reverted turns and \
+                "Finds threads by words of their prompts and answers, each once with its newest match. Reverted turns and \
                  deleted threads are not found.",
             ),
             search,

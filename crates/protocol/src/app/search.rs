@@ -62,7 +62,7 @@ pub struct ThreadSearchResult {
     pub complete: bool,
 }
 
-/// A thread with its best match.
+/// A thread with its newest match.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ThreadMatch {

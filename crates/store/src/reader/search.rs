@@ -36,12 +36,12 @@ pub struct SearchQuery {
     pub source: Option<SessionSource>,
 }
 
-/// A session with its best match.
+/// A session with its newest match.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
     /// The session.
     pub session: Listed,
-    /// First fact of the prompt or message that matches best.
+    /// First fact of the newest prompt or message that matches.
     pub seq: Seq,
     /// Its item.
     pub item_seq: Seq,
@@ -77,12 +77,14 @@ pub(crate) struct IndexPlace {
     pub(crate) whole: Seq,
 }
 
-/// Of each session that has one the best match that no revert covers.
-const MATCHES: &str = "with best as materialized (select d.session as session, d.seq as seq, \
-     d.through_seq as through_seq, d.item_seq as item_seq, min(w.rank) as rank \
+/// Of each session that has one the newest match that no revert covers. Not the best by rank: that would have to weigh
+/// every match of a common word before the first page, and the newest is as often what is looked for.
+const MATCHES: &str = "with newest as materialized (select d.session as session, max(d.seq) as seq, \
+     d.through_seq as through_seq, d.item_seq as item_seq \
      from search_words w cross join search_docs d on d.id = w.rowid where w.search_words match ?1 \
-     and not exists (select 1 from turns t where t.session = d.session and t.reverted = 1 and t.first_seq = \
-     (select max(first_seq) from turns where session = d.session and first_seq <= d.seq)) group by d.session)";
+     and not exists (select 1 from turns t indexed by turns_reverted where t.session = d.session and t.reverted = 1 \
+     and t.first_seq = (select max(first_seq) from turns where session = t.session and first_seq <= d.seq)) \
+     group by d.session)";
 
 impl Reader {
     /// A page of the sessions in which something matches: prompts, and answers of turns that have ended. Reverted turns
@@ -233,7 +235,7 @@ fn statement(query: &SearchQuery) -> Statement {
     };
     let sql = format!(
         "{MATCHES} select {SESSION}, b.seq as match_seq, b.through_seq as match_through, b.item_seq as match_item \
-         from best b cross join sessions s on s.id = b.session left join session_details d on d.session = s.id \
+         from newest b cross join sessions s on s.id = b.session left join session_details d on d.session = s.id \
          where s.archived = ?2 and (?3 is null or s.source = ?3) {after} \
          order by s.{column} {order}, s.id {order} limit ?4"
     );
