@@ -232,8 +232,7 @@ async fn each_session_is_found_once_with_its_newest_match_and_pages_lead_both_wa
             *fact = Fact { at_ms: number, ..(**fact).clone() }.into();
         }
         store.writer.commit(created).await.unwrap();
-        for text in ["a prompt in which apples are one word among many", "the newest apples", "pears"]
-        {
+        for text in ["a prompt in which apples are one word among many", "the newest apples", "pears"] {
             store.writer.commit(session.prompt(text)).await.unwrap();
             store.writer.commit(session.ended()).await.unwrap();
         }

@@ -228,3 +228,30 @@ async fn a_server_that_leaves_ends_turns_and_takes_back_what_it_asked() {
     let refused = client.refused("turn/start", input(&thread, "say more")).await;
     assert_eq!(refused, (-32026, "shutting_down".to_owned()));
 }
+
+/// Both sent in one go, the prompt behind the interrupt: it is neither taken back with what came before, nor added to the
+/// turn that ends.
+#[tokio::test]
+async fn a_prompt_right_behind_an_interrupt_is_a_turn_of_its_own() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("prompter").await;
+    let thread = client.thread(json!({})).await;
+    for script in ["stream 100000 20 1", "run sleep 600"] {
+        let mut first = input(&thread, script);
+        first["policy"] = json!({"mode": "yolo"});
+        let started = client.ok("turn/start", first).await["turn"]["id"].clone();
+        client.until_that("item/started", |told| told["item"]["type"] != "userMessage").await;
+        let stop = client.ask("turn/interrupt", json!({"threadId": thread, "turnId": started})).await;
+        let next = client.ask("turn/start", input(&thread, "say Next.")).await;
+        assert_eq!(client.answer(stop).await["result"], json!({}));
+        let next = client.answer(next).await["result"]["turn"]["id"].clone();
+        assert!(next.is_string() && next != started, "{script}");
+        let ended = client.until_that("turn/completed", |told| told["turn"]["id"] == next).await;
+        assert_eq!(ended["params"]["turn"]["status"], "completed", "{script}");
+        let of_first =
+            |frame: &&Value| frame["method"] == "turn/completed" && frame["params"]["turn"]["id"] == started;
+        let statuses: Vec<&Value> =
+            client.log.iter().filter(of_first).map(|frame| &frame["params"]["turn"]["status"]).collect();
+        assert_eq!(statuses, ["interrupted"], "{script}");
+    }
+}

@@ -191,7 +191,9 @@ impl Actor {
         let shutdown = self.core.shutdown.clone();
         while !self.deleted {
             self.drive_discard();
-            let free = self.settling.is_none() && self.forking.is_none() && self.checkout.is_free();
+            let ending = self.kept.front().is_some_and(|first| self.waits_for_end(&first.op));
+            let free =
+                self.settling.is_none() && self.forking.is_none() && self.checkout.is_free() && !ending;
             if free && self.queue_is_due() {
                 self.run_queue().await;
                 continue;

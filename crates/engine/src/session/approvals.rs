@@ -6,7 +6,7 @@ use signalbox_agents::{Answer, ElicitationAnswer, RequestKey, ToolPatch};
 use signalbox_facts::{
     Decision, DocBlock, FactBody, FieldKind, Form, FormField, InputId, InputKind, Mode, OptionKind,
     PendingInput, PermissionOption, PermissionResolved, Policy, PolicyChanged, ResolvedBy, ResolverKind, Seq,
-    ToolCall,
+    SubmissionId, ToolCall,
 };
 use signalbox_protocol::ops;
 
@@ -210,7 +210,7 @@ impl Actor {
         &mut self,
         id: &str,
         choice: Choice,
-        interrupt: bool,
+        interrupt: Option<SubmissionId>,
         by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let Choice { option_id, for_session, message, decline } = choice;
@@ -250,8 +250,8 @@ impl Actor {
             ..PermissionResolved::of(&input, decision, by)
         };
         self.store_resolution(&input, resolved).await?;
-        if interrupt {
-            return self.interrupt_with_answer().await;
+        if let Some(id) = interrupt {
+            return self.interrupt_with_answer(id).await;
         }
         self.answer(key, option_id.map_or(Answer::Cancelled, Answer::Selected));
         if decision == Decision::Decline
@@ -271,7 +271,7 @@ impl Actor {
         &mut self,
         id: &str,
         answer: ops::ElicitationAnswer,
-        interrupt: bool,
+        interrupt: Option<SubmissionId>,
         by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let (key, input) = self.waiting(id)?;
@@ -299,7 +299,7 @@ impl Actor {
         key: RequestKey,
         input: &PendingInput,
         answer: ElicitationAnswer,
-        interrupt: bool,
+        interrupt: Option<SubmissionId>,
         by: ResolvedBy,
     ) -> Result<Accepted, OpError> {
         let decision = match &answer {
@@ -309,8 +309,8 @@ impl Actor {
         };
         let resolved = PermissionResolved::of(input, decision, by);
         self.store_resolution(input, resolved).await?;
-        if interrupt {
-            return self.interrupt_with_answer().await;
+        if let Some(id) = interrupt {
+            return self.interrupt_with_answer(id).await;
         }
         self.answer_form(key, answer);
         self.stop_to_steer();
@@ -319,9 +319,9 @@ impl Actor {
 
     /// The answer interrupts the turn too. The agent is not answered here: its driver does so behind the interrupt, so that
     /// the agent never goes on with less than both.
-    async fn interrupt_with_answer(&mut self) -> Result<Accepted, OpError> {
+    async fn interrupt_with_answer(&mut self, id: SubmissionId) -> Result<Accepted, OpError> {
         self.cancel(None).await?;
-        self.drop_waiting_prompts();
+        self.drop_waiting_prompts(id);
         Ok(Accepted::Applied)
     }
 

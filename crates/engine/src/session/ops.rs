@@ -1,6 +1,6 @@
 //! Which Op of a session goes where: one line each. What they do is in the files beside this one.
 
-use signalbox_facts::Policy as FactPolicy;
+use signalbox_facts::{Policy as FactPolicy, SubmissionId};
 use signalbox_protocol::ops::{Op, Policy, TurnInput, TurnMode};
 
 use super::actor::Actor;
@@ -24,12 +24,13 @@ pub(crate) fn is_control(op: &Op) -> bool {
 
 impl Actor {
     pub(super) async fn control(&mut self, submission: Box<Submission>) {
-        let Submission { op, origin, interrupt, reply, .. } = *submission;
+        let Submission { id, op, origin, interrupt, reply, .. } = *submission;
+        let interrupt = interrupt.then_some(id);
         if origin.env.is_some() {
             self.env.clone_from(&origin.env);
         }
         let decision = match op {
-            Op::Cancel { turn, .. } => self.cancel_all(turn).await,
+            Op::Cancel { turn, .. } => self.cancel_all(id, turn).await,
             Op::AnswerPermission { request_id, option_id, for_session, message, decline, .. } => {
                 let by = origin.resolved_by();
                 let choice = Choice { option_id, for_session, message, decline };
@@ -56,19 +57,26 @@ impl Actor {
         self.decided(reply, decision);
     }
 
-    /// Interrupts the turn and takes back what was not accepted yet.
-    async fn cancel_all(&mut self, turn: Option<String>) -> Result<Accepted, OpError> {
+    /// Interrupts the turn and takes back what was submitted before and is not accepted yet.
+    async fn cancel_all(&mut self, id: SubmissionId, turn: Option<String>) -> Result<Accepted, OpError> {
         match self.cancel(turn).await? {
             // What was interrupted had not even begun; that is no less than was asked.
-            Accepted::Interrupting { turn: None } if self.drop_waiting_prompts() > 0 => Ok(Accepted::Applied),
+            Accepted::Interrupting { turn: None } if self.drop_waiting_prompts(id) > 0 => {
+                Ok(Accepted::Applied)
+            }
             accepted => {
-                self.drop_waiting_prompts();
+                self.drop_waiting_prompts(id);
                 Ok(accepted)
             }
         }
     }
 
     pub(super) async fn work(&mut self, submission: Box<Submission>) {
+        if self.waits_for_end(&submission.op) {
+            // What comes after it waits behind it, so that the order holds.
+            self.kept.push_front(submission);
+            return;
+        }
         let Submission { op, origin, session, reply, .. } = *submission;
         if origin.env.is_some() {
             self.env.clone_from(&origin.env);

@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use signalbox_agents::{OpenSession, PromptRequest, start};
 use signalbox_facts::{
     Decision, DocBlock, FactBody, FailedReason, Failure, PermissionResolved, Prompt, QueuePause, ResolvedBy,
-    ResolverKind, TitleChanged, TitleOrigin, TokensAtEnd, ToolOutcome, TurnContext, TurnEnded, TurnId,
-    TurnStatus, Usage, Warning, canonical_text, display_text,
+    ResolverKind, SubmissionId, TitleChanged, TitleOrigin, TokensAtEnd, ToolOutcome, TurnContext, TurnEnded,
+    TurnId, TurnStatus, Usage, Warning, canonical_text, display_text,
 };
-use signalbox_protocol::ops::{TurnInput, TurnMode};
+use signalbox_protocol::ops::{Op, TurnInput, TurnMode};
 use signalbox_store::CommitError;
 
 use super::actor::{Actor, LiveAgent, OpenTurn};
@@ -40,6 +40,14 @@ pub(super) struct Start {
 }
 
 impl Actor {
+    /// Whether this work has to wait for the end of a turn that was interrupted: whoever stops a turn and types the next
+    /// prompt means a turn of its own. Whoever asks for one thing exactly is told how it stands.
+    pub(super) fn waits_for_end(&self, op: &Op) -> bool {
+        let Op::TurnInput(input) = op else { return false };
+        let plain = input.mode == TurnMode::Auto && input.expected_turn.is_none();
+        plain && self.turn.as_ref().is_some_and(|turn| turn.cancelled)
+    }
+
     /// Decides about an input: start, steer, or decline. Replies as soon as the decision is stored.
     pub(super) async fn turn_input(&mut self, input: TurnInput, origin: Origin, sender: Reply) {
         match self.decide_input(input, origin).await {
@@ -420,17 +428,15 @@ impl Actor {
         Ok(Accepted::Interrupting { turn: Some(turn) })
     }
 
-    /// A cancel takes back prompts that were not accepted yet, and nothing else. Gives their number.
-    pub(super) fn drop_waiting_prompts(&mut self) -> usize {
+    /// A cancel takes back prompts that were submitted before it and are not accepted yet, and nothing else. Gives their
+    /// number. Ids of submissions are in the order in which they were submitted.
+    pub(super) fn drop_waiting_prompts(&mut self, cancel: SubmissionId) -> usize {
         while let Ok(submission) = self.inbox.work.try_recv() {
             self.kept.push_back(submission);
         }
         let (dropped, kept): (Vec<Box<Submission>>, Vec<Box<Submission>>) =
             self.kept.drain(..).partition(|submission| {
-                matches!(
-                    submission.op,
-                    signalbox_protocol::ops::Op::Prompt { .. } | signalbox_protocol::ops::Op::TurnInput(_)
-                )
+                matches!(submission.op, Op::Prompt { .. } | Op::TurnInput(_)) && submission.id < cancel
             });
         self.kept = kept.into();
         let count = dropped.len();
