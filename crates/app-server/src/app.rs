@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use signalbox_engine::{Engine, wall_clock_ms};
 use signalbox_facts::{SessionId, SessionRow};
 use signalbox_protocol::app::OpenRpcDocument;
-use signalbox_rpc::{CloseReason, Ctx, Hooks, Peer, RegistryError, Service, StrayResponse};
+use signalbox_rpc::{CloseReason, Ctx, Hooks, OutboxLimits, Peer, RegistryError, Service, StrayResponse};
 
 use crate::approvals;
 use crate::connection::Subscriber;
@@ -25,15 +25,18 @@ pub struct AppInfo {
     pub base_dir: PathBuf,
     /// The version that clients are told.
     pub version: &'static str,
+    /// What may wait for one client (`OutboxLimits::hard_bytes` of the connections): a notification takes a part of it.
+    pub outbox_bytes: usize,
     /// Unix milliseconds; tests put their own clock here.
     pub now_ms: fn() -> i64,
 }
 
 impl AppInfo {
-    /// This build, on the wall clock.
+    /// This build, on the wall clock, for connections with the usual outboxes.
     #[must_use]
     pub fn new(home: PathBuf, base_dir: PathBuf) -> Self {
-        Self { home, base_dir, version: env!("CARGO_PKG_VERSION"), now_ms: wall_clock_ms }
+        let outbox_bytes = OutboxLimits::default().hard_bytes;
+        Self { home, base_dir, version: env!("CARGO_PKG_VERSION"), outbox_bytes, now_ms: wall_clock_ms }
     }
 }
 

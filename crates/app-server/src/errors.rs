@@ -144,7 +144,7 @@ pub(crate) fn of_transcript(error: TranscriptError) -> Error {
 fn of_op(error: &OpError) -> RpcError {
     let code = match error {
         OpError::Overloaded => return with_data(RpcError::server_overloaded(), error),
-        OpError::TooManyEphemeral { .. } => {
+        OpError::QueueFull { .. } | OpError::TooManyEphemeral { .. } => {
             let overloaded = RpcError { message: error.to_string().into(), ..RpcError::server_overloaded() };
             return with_data(overloaded, error);
         }

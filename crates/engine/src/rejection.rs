@@ -86,6 +86,7 @@ fn ends_the_prompt(error: &OpError) -> bool {
             | OpError::ActiveTurnMismatch { .. }
             | OpError::NotSteerable { .. }
             | OpError::Overloaded
+            | OpError::QueueFull { .. }
             | OpError::Cancelled
     )
 }
@@ -141,6 +142,8 @@ mod tests {
             );
             let later = declined(op.clone(), &OpError::Overloaded, false);
             assert_eq!(later, error("s".into(), false, Some("r"), "server_overloaded"));
+            let full_queue = OpError::QueueFull { entries: 1, bytes: 1 };
+            assert_eq!(declined(op.clone(), &full_queue, false), later);
             let taken_back = declined(op.clone(), &OpError::Cancelled, false);
             assert_eq!(taken_back, error("s".into(), false, Some("r"), "cancelled"));
         }

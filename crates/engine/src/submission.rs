@@ -284,6 +284,17 @@ pub enum OpError {
     /// Too much is waiting.
     #[error("too many requests are waiting; retry later")]
     Overloaded,
+    /// The session's queue of follow-ups has no room.
+    #[error(
+        "the queue is full: it holds at most {entries} follow-ups of together {bytes} bytes; retry when one has \
+         started, or take one out"
+    )]
+    QueueFull {
+        /// Most follow-ups.
+        entries: usize,
+        /// Most bytes of them together.
+        bytes: usize,
+    },
     /// Memory holds as many ephemeral sessions as it may.
     #[error(
         "{most} ephemeral threads are in memory, which is the most; close one, or start a thread that is stored"
@@ -369,7 +380,7 @@ impl OpError {
             Self::WorktreeMoved { .. } => "worktree_moved",
             Self::WorktreeDirty { .. } => "worktree_dirty",
             Self::StorageFailed(_) => "storage_failed",
-            Self::Overloaded | Self::TooManyEphemeral { .. } => "server_overloaded",
+            Self::Overloaded | Self::QueueFull { .. } | Self::TooManyEphemeral { .. } => "server_overloaded",
             Self::Cancelled => "cancelled",
             Self::Unsupported(_) => "unsupported_op",
             Self::ShuttingDown => "shutting_down",
@@ -381,7 +392,11 @@ impl OpError {
     pub fn retryable(&self) -> bool {
         matches!(
             self,
-            Self::StorageFailed(_) | Self::Overloaded | Self::TooManyEphemeral { .. } | Self::ShuttingDown
+            Self::StorageFailed(_)
+                | Self::Overloaded
+                | Self::QueueFull { .. }
+                | Self::TooManyEphemeral { .. }
+                | Self::ShuttingDown
         )
     }
 
@@ -404,7 +419,7 @@ impl OpError {
                 "at": resolution.at_ms,
             }),
             Self::Overloaded => json!({ "retryAfterMs": 100 }),
-            Self::TooManyEphemeral { .. } => json!({ "retryAfterMs": 10_000 }),
+            Self::QueueFull { .. } | Self::TooManyEphemeral { .. } => json!({ "retryAfterMs": 10_000 }),
             Self::WorktreeDiscarded => json!({ "cause": "worktree_discarded" }),
             Self::WorktreeUnavailable { cause, .. } => json!({ "cause": cause }),
             Self::WorktreeMoved { base, expected, found } => {

@@ -172,3 +172,30 @@ async fn nothing_but_work_waits_for_an_agent_that_is_asked_for_a_copy() {
     assert_eq!(deleted, Ok(Accepted::Applied));
     assert_eq!(forked, Err(OpError::SessionNotFound(session.id.to_string())));
 }
+
+#[tokio::test]
+async fn what_a_turn_got_late_is_in_the_fork_too() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    let first = session.prompts("say soon\nlate The key is amber.").await;
+    session.until_end().await;
+    session.hears("The key is amber.").await;
+    let whole = forks(&session, fork_op(&session)).await.0;
+    told(&mut session, "say more").await;
+    let mut op = fork_op(&session);
+    if let Op::Fork { through_turn, .. } = &mut op {
+        *through_turn = Some(first.to_string());
+    }
+    let older = forks(&session, op).await.0;
+    for fork in [whole, older] {
+        let facts = stage.store.reader.facts(fork, 1, u64::MAX).await.unwrap();
+        let said: Vec<_> = facts
+            .iter()
+            .filter_map(|fact| match &fact.body {
+                FactBody::AgentText(said) => Some((fact.turn, said.text.as_str())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said, [(Some(first), "soon"), (Some(first), "The key is amber.")]);
+    }
+}

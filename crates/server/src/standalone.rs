@@ -101,7 +101,9 @@ impl Standalone {
         let path = home.database();
         let failed = |source| StartError::Store { path: path.clone(), source };
         let store = Store::open(&path).await.map_err(failed)?;
-        let hubs = Hubs::new(store.reader.clone(), AppInfo::new(home.folder().to_path_buf(), base_dir));
+        let outbox_bytes = config.limits.outbox_bytes;
+        let info = AppInfo { outbox_bytes, ..AppInfo::new(home.folder().to_path_buf(), base_dir) };
+        let hubs = Hubs::new(store.reader.clone(), info);
         let engine = EngineConfig {
             catalog,
             limits: Limits {

@@ -11,8 +11,9 @@ use signalbox_rpc::{DeltaKey, Frame};
 use crate::hubs::Hubs;
 use crate::view::{Delta, DeltaKind, convert, cut};
 
-/// A notification that takes more than this has its longest texts cut: less than a frame may be, and than an outbox holds.
-const FRAME_BYTES: usize = 8 * 1024 * 1024;
+/// A notification that takes more than this part of an outbox has its longest texts cut. A turn that begins tells its
+/// prompt twice at once, and a client that reads must have room for more than that.
+const PART_OF_OUTBOX: usize = 4;
 
 /// Where a delivery stands in this server life.
 #[derive(Debug, Clone, Copy)]
@@ -74,9 +75,10 @@ pub(crate) fn notification(
     let place = hubs.next_place();
     let params = Params { body, seq, cursor: Cursor::at(hubs, place) };
     let mut frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
-    if frame.bytes().len() > FRAME_BYTES {
+    let most = hubs.info().outbox_bytes / PART_OF_OUTBOX;
+    if frame.bytes().len() > most {
         let mut params = serde_json::to_value(&params)?;
-        shorten(&mut params, frame.bytes().len() - FRAME_BYTES);
+        shorten(&mut params, frame.bytes().len() - most);
         frame = Frame::notification_at(body.method(), emitted(at_ms), &params)?;
     }
     let frame = match ended_text(body) {

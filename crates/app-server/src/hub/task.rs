@@ -101,9 +101,16 @@ impl Task {
 
     /// Runs until the session ends.
     pub(crate) async fn run(mut self) {
-        if let Err(error) = self.load().await {
+        match self.load().await {
+            Ok(()) => {}
+            // It was deleted while it was loaded: the session ends, and with it this.
+            Err(error @ Error::Store(StoreError::UnknownSession { .. })) => {
+                tracing::debug!(session = %self.hub.session, error = %error, "a thread is gone before it was loaded");
+            }
             // Tried again when somebody asks; what is committed meanwhile is in the store.
-            tracing::error!(session = %self.hub.session, error = %error, "a thread's view could not be loaded");
+            Err(error) => {
+                tracing::error!(session = %self.hub.session, error = %error, "a thread's view could not be loaded");
+            }
         }
         let mut quiet = std::pin::pin!(tokio::time::sleep(QUIET));
         let (mut is_large, mut told) = (false, false);

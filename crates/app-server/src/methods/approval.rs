@@ -16,8 +16,12 @@ use crate::view::answer::{AnswerError, answer};
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
     registry
-        .method_sync(
-            MethodSpec::new(method::APPROVAL_LIST, Lane::Inline, "The approvals that wait for an answer."),
+        .method(
+            MethodSpec::new(
+                method::APPROVAL_LIST,
+                Lane::Concurrent,
+                "The approvals that wait for an answer.",
+            ),
             list,
         )
         .method(
@@ -31,8 +35,14 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
         );
 }
 
-fn list(ctx: Ctx<AppServer>, params: ApprovalListParams) -> Result<ApprovalListResult, Error> {
+async fn list(ctx: Ctx<AppServer>, params: ApprovalListParams) -> Result<ApprovalListResult, Error> {
     let session = params.thread_id.as_deref().map(session_id).transpose()?;
+    if let Some(session) = session
+        && ctx.app().hubs().get(session).is_none()
+        && ctx.app().hubs().reader_of(session).session(session).await?.is_none()
+    {
+        return Err(errors::thread_not_found(&session.to_string()));
+    }
     if ctx.role() >= Role::Operator {
         // It can answer them too; without a way to be asked it has to ask.
         ctx.app().engine().approvals_listed(session);

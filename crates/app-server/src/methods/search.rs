@@ -1,6 +1,8 @@
 //! Search in what was said, and for files.
 
+use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use signalbox_engine::files::{FileQuery, Hit, MAX_QUERY, MAX_ROOTS};
 use signalbox_protocol::app::{
@@ -9,6 +11,8 @@ use signalbox_protocol::app::{
 };
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 use signalbox_store::{Found, SearchQuery, SearchTerm, SortKey};
+
+use tokio_util::sync::CancellationToken;
 
 use super::threads::{cursor_in, cursor_out, sources, thread_of};
 use crate::app::AppServer;
@@ -21,6 +25,8 @@ const PAGE: u32 = 25;
 const MAX_PAGE: u32 = 100;
 /// Bytes of a page; it holds one thread at least.
 const PAGE_BYTES: usize = 512 << 10;
+/// How long a file system may take to say what the roots of a search are; then the search finds out what it can.
+const ROOTS: Duration = Duration::from_secs(1);
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
     registry
@@ -113,13 +119,16 @@ async fn files(ctx: Ctx<AppServer>, params: FuzzyFileSearchParams) -> Result<Fuz
         return Err(errors::invalid("roots", format!("more than {MAX_ROOTS} roots; leave some out")));
     }
     let app = ctx.app();
-    let cancelled = ctx.cancelled();
+    let paths: Vec<PathBuf> = roots.iter().map(|root| app.info().base_dir.join(root)).collect();
+    // Its own token: a newer search takes what this one has, but a call that the client cancels has no result.
+    let cancelled = CancellationToken::new();
     // Whatever ends this call ends its search.
     let _ended = cancelled.clone().drop_guard();
     if let (Some(token), Some(peer)) = (cancellation_token, ctx.peer_opt()) {
+        // Before anything is waited for: of several with one token the last goes on.
         Connection::of(peer).begin_search(token, cancelled.clone());
     }
-    let paths: Vec<PathBuf> = roots.iter().map(|root| app.info().base_dir.join(root)).collect();
+    check_roots(&roots, &paths).await?;
     let found = app.engine().find_files(FileQuery { query, roots: paths, cancelled }).await;
     let file = |hit: Hit| FuzzyFileMatch {
         root: roots.get(hit.root).cloned().unwrap_or_default(),
@@ -130,4 +139,23 @@ async fn files(ctx: Ctx<AppServer>, params: FuzzyFileSearchParams) -> Result<Fuz
         indices: Some(hit.indices),
     };
     Ok(FuzzyFileSearchResult { files: found.hits.into_iter().map(file).collect(), complete: found.complete })
+}
+
+/// That the roots of a search are directories. `roots` are the same in the client's words.
+async fn check_roots(roots: &[String], paths: &[PathBuf]) -> Result<(), Error> {
+    let check = async {
+        for (root, path) in roots.iter().zip(paths) {
+            let wrong = match tokio::fs::metadata(path).await {
+                Ok(found) if found.is_dir() => continue,
+                Ok(_) => format!("the root {root:?} is no directory"),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    format!("the root {root:?} does not exist")
+                }
+                Err(error) => format!("the root {root:?} cannot be looked at: {error}"),
+            };
+            return Err(errors::invalid("roots", format!("{wrong}; name directories, or leave it out")));
+        }
+        Ok(())
+    };
+    tokio::time::timeout(ROOTS, check).await.unwrap_or(Ok(()))
 }

@@ -23,8 +23,8 @@ async fn files_are_found_in_the_shape_that_clients_know() {
     assert!(file["score"].as_u64().unwrap() > 0);
     assert_eq!(found["complete"], true);
 
-    // From the base directory, which is the project; what is not there holds nothing.
-    let found = client.ok("fuzzyFileSearch", json!({"query": "deep", "roots": ["src", "none"]})).await;
+    // From the base directory, which is the project.
+    let found = client.ok("fuzzyFileSearch", json!({"query": "deep", "roots": ["src"]})).await;
     assert_eq!(
         (&found["files"][0]["root"], &found["files"][0]["match_type"]),
         (&json!("src"), &json!("directory"))
@@ -42,6 +42,12 @@ async fn bad_searches_and_observers_are_refused() {
     assert_eq!((&error["code"], &error["data"]["path"]), (&json!(-32602), &json!("roots")));
     let error = client.refusal("fuzzyFileSearch", json!({"query": "x".repeat(257), "roots": ["."]})).await;
     assert_eq!(error["data"]["path"], "query");
+    std::fs::write(stage.folder.path().join("project/file"), "").unwrap();
+    for root in ["none", "file", "/no/such/folder", "file/below"] {
+        let error = client.refusal("fuzzyFileSearch", json!({"query": "x", "roots": [".", root]})).await;
+        assert_eq!((&error["code"], &error["data"]["path"]), (&json!(-32602), &json!("roots")), "{root}");
+        assert!(error["message"].as_str().unwrap().contains(root), "{error}");
+    }
     let mut observer = stage.client_with("observer", Role::Observer, json!({})).await;
     let refused = observer.refused("fuzzyFileSearch", json!({"query": "x", "roots": ["."]})).await;
     assert_eq!(refused, (-32020, "unauthorized".to_owned()));
@@ -66,4 +72,32 @@ async fn every_search_of_one_token_is_answered_and_the_last_one_finds() {
         assert!(last["files"].is_array(), "{last}");
     }
     assert_eq!(last["files"][0]["path"], "file499.txt");
+}
+
+#[tokio::test]
+async fn a_search_that_is_cancelled_is_answered_as_cancelled() {
+    let stage = Stage::new().await;
+    let project = stage.folder.path().join("project");
+    for number in 0..2_000 {
+        std::fs::write(project.join(format!("file{number}.txt")), "").unwrap();
+    }
+    let mut client = stage.client("typist").await;
+    let mut cancelled = 0;
+    // Some may have been answered before the cancellation is read; none is answered with nothing found.
+    for steps in 0..40 {
+        let id = client.ask("fuzzyFileSearch", json!({"query": "file", "roots": ["."]})).await;
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
+        client.send(json!({"method": "$/cancelRequest", "params": {"id": id}})).await;
+        let answer = client.answer(id).await;
+        if answer["error"].is_null() {
+            assert_eq!(answer["result"]["files"].as_array().unwrap().len(), 50, "{answer}");
+        } else {
+            assert_eq!(answer["error"]["code"], -32800, "{answer}");
+            assert_eq!(answer["error"]["data"]["reason"], "request_cancelled", "{answer}");
+            cancelled += 1;
+        }
+    }
+    assert!(cancelled > 0);
 }

@@ -162,3 +162,35 @@ async fn an_interrupt_holds_the_queue_up_until_the_next_prompt() {
     client.turn(&thread, "say mine").await;
     client.until_that("turn/completed", |told| told["turn"]["id"] == next).await;
 }
+
+#[tokio::test]
+async fn a_full_queue_takes_no_more_for_now() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("waits").await;
+    let (thread, turn) = busy(&mut client).await;
+    let error = client.refusal("thread/queue/add", follow_up(&thread, "huge", &"x".repeat(1 << 20))).await;
+    assert_eq!((&error["code"], &error["data"]["path"]), (&json!(-32602), &json!("input")));
+    let first = queued(&mut client, &thread, "large", &format!("say {}", "x".repeat(600_000))).await;
+    let second = follow_up(&thread, "second", &format!("say {}", "y".repeat(600_000)));
+    let full = |error: &Value| {
+        let data = &error["data"];
+        assert_eq!(
+            (&error["code"], &data["reason"]),
+            (&json!(-32001), &json!("server_overloaded")),
+            "{error}"
+        );
+        assert_eq!(data["retryable"], true, "{error}");
+        assert!(error["message"].as_str().unwrap().contains("the queue is full"), "{error}");
+    };
+    full(&client.refusal("thread/queue/add", second.clone()).await);
+    client.ok("thread/queue/delete", json!({"threadId": thread, "queuedSubmissionId": first})).await;
+    for number in 0..64 {
+        queued(&mut client, &thread, &format!("m{number}"), "say x").await;
+    }
+    full(&client.refusal("thread/queue/add", follow_up(&thread, "more", "say x")).await);
+    let mut waits = input(&thread, "say x");
+    waits["mode"] = json!("queue");
+    full(&client.refusal("turn/start", waits).await);
+    assert_eq!(listed(&mut client, &thread).await.len(), 64);
+    client.ok("turn/interrupt", json!({"threadId": thread, "turnId": turn})).await;
+}

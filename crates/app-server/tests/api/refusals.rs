@@ -116,6 +116,13 @@ async fn cursors_and_ids_that_lead_nowhere_are_refused() {
         let refused = client.refused("approval/respond", params).await;
         assert_eq!(refused, (-32023, "approval_not_found".to_owned()));
     }
+    let gone = client.thread(json!({})).await;
+    assert_eq!(client.ok("approval/list", json!({"threadId": gone})).await["data"], json!([]));
+    client.ok("thread/delete", json!({"threadId": gone})).await;
+    for id in ["nonsense", "0198c0de-0000-7000-8000-000000000000", &gone] {
+        let refused = client.refused("approval/list", json!({"threadId": id})).await;
+        assert_eq!(refused, (-32600, "thread_not_found".to_owned()), "{id}");
+    }
     let refused = client.refused("model/list", json!({"modelProvider": "nobody"})).await;
     assert_eq!(refused, (-32021, "provider_not_found".to_owned()));
     let refused = client.refused("no/such/method", Value::Null).await;

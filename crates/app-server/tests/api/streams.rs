@@ -288,3 +288,25 @@ async fn thousands_of_cheap_requests_are_all_answered() {
         assert!(client.answer(id).await.get("result").is_some());
     }
 }
+
+#[tokio::test]
+async fn a_prompt_larger_than_an_outbox_does_not_cost_who_reads_its_connection() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("verbose").await;
+    let thread = client.thread(json!({})).await;
+    let text = "say hi\n".to_owned() + &"# x".repeat(3 << 20);
+    client.turn(&thread, &text).await;
+    for method in ["item/started", "item/completed"] {
+        let frame = client.until(method).await;
+        let item = &frame["params"]["item"];
+        assert_eq!(item["type"], "userMessage");
+        assert_eq!(item["outputTruncated"], true);
+        assert_eq!(item["cutTexts"], json!([{"field": "/content/0/text", "totalBytes": text.len()}]));
+        // Several of them together must leave room in an outbox.
+        let most = signalbox_rpc::OutboxLimits::default().hard_bytes / 3;
+        assert!(frame.to_string().len() < most);
+    }
+    let ended = client.until("turn/completed").await;
+    assert_eq!(ended["params"]["turn"]["status"], "completed");
+    client.ok("server/health", json!({})).await;
+}

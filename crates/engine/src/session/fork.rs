@@ -103,7 +103,7 @@ impl Actor {
             None => newest.clone(),
         };
         let through_seq = match &last {
-            Some(turn) => turn.end_seq.ok_or(OpError::TurnActive(turn.id))?,
+            Some(turn) => self.end_with_what_came_late(turn).await?,
             None => 1,
         };
         // The checkout stays with the session that it was made for; where that is gone, the fork works in the project.

@@ -1,6 +1,6 @@
 //! What is done to a session's history as a whole: taken back, deleted; and which turns it has.
 
-use signalbox_facts::{Committed, FactBody, Reverted, SignalBody, TurnId, TurnRow, TurnStatus};
+use signalbox_facts::{Committed, FactBody, Reverted, Seq, SignalBody, TurnId, TurnRow, TurnStatus};
 use signalbox_store::{StoreError, TurnQuery};
 
 use super::actor::Actor;
@@ -98,6 +98,18 @@ impl Actor {
         let turn: TurnId = id.parse().map_err(|_| not_found())?;
         let row = self.store.reader.turn(self.row.id, turn).await.map_err(unreadable)?;
         row.filter(|row| !row.reverted).ok_or_else(not_found)
+    }
+
+    /// The last fact before the next turn: after its end a turn may still have got what its agent said late.
+    pub(super) async fn end_with_what_came_late(&self, turn: &TurnRow) -> Result<Seq, OpError> {
+        turn.end_seq.ok_or(OpError::TurnActive(turn.id))?;
+        let moment = self.store.reader.moment(self.row.id).await.map_err(unreadable)?;
+        let mut moment = moment.ok_or_else(|| OpError::SessionNotFound(self.row.id.to_string()))?;
+        let span = moment.turn(turn.id).await.map_err(unreadable)?;
+        let stored = moment.session().last_seq;
+        moment.end().await.map_err(unreadable)?;
+        let span = span.ok_or_else(|| OpError::TurnNotFound(turn.id.to_string()))?;
+        Ok(stored.min(span.next_seq - 1))
     }
 
     pub(super) async fn newest_ended_turn(&self) -> Result<Option<TurnRow>, OpError> {

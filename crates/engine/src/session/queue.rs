@@ -198,11 +198,15 @@ impl Actor {
         queue: QueueChanged,
         request_id: Option<String>,
     ) -> Result<Accepted, OpError> {
-        let bytes = serde_json::to_vec(&queue.entries).map_or(usize::MAX, |json| json.len());
-        if queue.entries.len() > MAX_ENTRIES || bytes > MAX_BYTES {
+        let size = |entry: &QueuedPrompt| serde_json::to_vec(entry).map_or(MAX_BYTES + 1, |json| json.len());
+        let sizes: Vec<usize> = queue.entries.iter().map(size).collect();
+        if sizes.iter().any(|size| *size > MAX_BYTES) {
             let message =
-                format!("a queue holds at most {MAX_ENTRIES} follow-ups of together {MAX_BYTES} bytes");
-            return Err(OpError::InvalidParams { path: "queue", message });
+                format!("a follow-up holds at most {MAX_BYTES} bytes; shorten it, or start it as a turn");
+            return Err(OpError::InvalidParams { path: "doc", message });
+        }
+        if sizes.len() > MAX_ENTRIES || sizes.iter().sum::<usize>() > MAX_BYTES {
+            return Err(OpError::QueueFull { entries: MAX_ENTRIES, bytes: MAX_BYTES });
         }
         let changed = QueueChanged { request_id, ..queue };
         self.batch().push(None, Item::None, FactBody::QueueChanged(changed));
