@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use jsonrpsee::core::middleware::{Notification, Request, RpcServiceT};
 use jsonrpsee::server::Extensions;
@@ -129,12 +128,7 @@ impl Lanes {
             Lane::Concurrent => {
                 state.running_concurrent += 1;
                 drop(state);
-                let mut running = Box::pin(self.clone().run_concurrent(job));
-                // Its first step is taken here: what it hands on, such as an interrupt, precedes what the client sent
-                // after it. From there it is polled by a task of its own.
-                if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-                    self.tasks.spawn(running);
-                }
+                self.tasks.spawn(self.clone().run_concurrent(job));
             }
         }
     }

