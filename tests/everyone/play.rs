@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use signalbox_client::threads::{Behind, Phase};
+use signalbox_client::threads::{Behind, Phase, ThreadState};
 use signalbox_protocol::app::ServerRequest;
 use signalbox_testkit::{App, Frame};
 
@@ -509,9 +509,12 @@ impl Play {
         }
         for _ in 0..FLOOD {
             let word = self.word();
+            let before = self.guests[0].state().thread.turns.len();
             let asked = self.guests[0].prompts(&thread, "stream 70 10000 0", Some("start"), &word);
             assert!(self.guests[0].is_accepted(asked), "a turn cannot be started");
-            while self.guests[0].syncs() && is_active(self.guests[0].state()) {
+            // What the start causes comes behind its answer.
+            let has_run = |state: &ThreadState| state.thread.turns.len() > before && !is_active(state);
+            while self.guests[0].syncs() && !has_run(self.guests[0].state()) {
                 self.guests[0].waits();
                 self.guests[3].syncs();
             }

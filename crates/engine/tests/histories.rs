@@ -198,7 +198,7 @@ async fn a_queue_has_a_bound() {
         session.until(|one| matches!(fact(one), Some(FactBody::QueueChanged(_)))).await;
     }
     let full = session.submit(add(&session, "say x", None)).await.unwrap_err();
-    assert_eq!(full.reason(), "invalid_params");
+    assert_eq!(full.reason(), "server_overloaded");
     assert!(full.to_string().contains("64"), "{full}");
 }
 

@@ -82,12 +82,23 @@ impl JsonSchema for ThreadItemsListCursor {
         "ThreadItemsListCursor".into()
     }
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let anchor = generator.subschema_for::<ThreadItemsListAnchor>();
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "Where a page of items begins: a cursor of another page, or an item.",
             "x-untagged": true,
-            "oneOf": [{ "title": "ThreadItemsListPlace", "type": "string" }, anchor],
+            "oneOf": [
+                { "title": "ThreadItemsListPlace", "type": "string" },
+                {
+                    "title": "ThreadItemsListAnchor",
+                    "description": "An item that a page begins with.",
+                    "type": "object",
+                    "required": ["type", "itemId"],
+                    "properties": {
+                        "type": { "type": "string", "const": "item" },
+                        "itemId": { "type": "string" },
+                    },
+                },
+            ],
         })
     }
 }
