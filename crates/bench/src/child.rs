@@ -118,12 +118,14 @@ impl Lines {
 pub(crate) fn copy() -> ExitCode {
     let mut input = std::io::stdin().lock();
     let mut output = std::io::stdout().lock();
-    let mut buffer = vec![0; 64 << 10];
+    // Whole lines, as a server takes them: whoever writes a line reads only when it is written.
+    let mut line = Vec::new();
     loop {
-        match input.read(&mut buffer) {
+        line.clear();
+        match input.read_until(b'\n', &mut line) {
             Ok(0) => return ExitCode::SUCCESS,
-            Ok(count) => {
-                if output.write_all(&buffer[..count]).and_then(|()| output.flush()).is_err() {
+            Ok(_) => {
+                if output.write_all(&line).and_then(|()| output.flush()).is_err() {
                     return ExitCode::FAILURE;
                 }
             }
