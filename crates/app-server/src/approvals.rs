@@ -11,17 +11,19 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use signalbox_engine::{OpError, Origin, Resolution};
-use signalbox_facts::{InputId, PendingInput, PermissionResolved, ResolverKind, SessionId};
-use signalbox_protocol::app::{
-    Approval, ApprovalDecision, RequestId, ServerRequest, ServerRequestResolvedNotification, method,
+use signalbox_facts::{
+    Decision, InputId, InputKind, PendingInput, PermissionResolved, ResolvedBy, ResolverKind, SessionId,
 };
-use signalbox_protocol::ops;
+use signalbox_protocol::app::{
+    Approval, ApprovalDecision, ServerRequest, ServerRequestResolvedNotification, method,
+};
 use signalbox_rpc::{ConnectionId, Frame, Peer, RequestEnd, StrayResponse};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connection::Subscriber;
 use crate::hubs::Hubs;
 use crate::view::answer::{Answer, AnswerError, Reply, answer};
+use crate::view::convert;
 
 /// Resolutions that are remembered, so that a late answer is told what happened.
 const REMEMBERED: usize = 1024;
@@ -59,9 +61,15 @@ struct State {
 /// What became of an approval.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
-    input: InputId,
     pub(crate) session: SessionId,
-    pub(crate) resolution: Resolution,
+    resolved: PermissionResolved,
+    at_ms: i64,
+}
+
+impl Resolved {
+    pub(crate) fn resolution(&self) -> Resolution {
+        Resolution::of(&self.resolved, self.at_ms)
+    }
 }
 
 /// A request of ours about an approval, for one connection.
@@ -156,8 +164,7 @@ impl Approvals {
         if known.len() == REMEMBERED {
             known.pop_front();
         }
-        let resolution = Resolution::of(resolved, at_ms);
-        known.push_back(Resolved { input: resolved.input, session, resolution });
+        known.push_back(Resolved { session, resolved: resolved.clone(), at_ms });
     }
 
     /// An approval needs no answer any more.
@@ -167,37 +174,17 @@ impl Approvals {
 
     /// What became of an approval that is not open any more.
     pub(crate) fn resolved(&self, input: InputId) -> Option<Resolved> {
-        self.resolved.lock().iter().rev().find(|resolved| resolved.input == input).cloned()
+        self.resolved.lock().iter().rev().find(|known| known.resolved.input == input).cloned()
     }
 
-    /// How it is told that an approval needs no answer any more.
-    pub(crate) fn told(&self, session: SessionId, input: InputId) -> ServerRequestResolvedNotification {
-        let resolved = self.resolved(input).map(|resolved| resolved.resolution);
-        // One that is not remembered any more was of a turn that is long over.
-        let (by, name, decision) = resolved.map_or(("interrupt", None, "cancel"), |resolution| {
-            (resolution.by, resolution.name, resolution.decision)
+    /// How it is told that an input needs no answer any more, to who missed it.
+    pub(crate) fn told(&self, session: SessionId, input: &PendingInput) -> ServerRequestResolvedNotification {
+        let resolved = self.resolved(input.id).map(|known| known.resolved).unwrap_or_else(|| {
+            // One that is not remembered any more was of a turn that is long over.
+            let by = ResolvedBy { kind: ResolverKind::Interrupt, name: None };
+            PermissionResolved::of(input, Decision::Cancel, by)
         });
-        let kind = match by {
-            "client" => ops::ResolverKind::Client,
-            "policy" => ops::ResolverKind::Policy,
-            "restart" => ops::ResolverKind::Restart,
-            "unattended" => ops::ResolverKind::Unattended,
-            _ => ops::ResolverKind::Interrupt,
-        };
-        ServerRequestResolvedNotification {
-            thread_id: session.to_string(),
-            request_id: RequestId::String(input.to_string()),
-            approval_id: input.to_string(),
-            decision: match decision {
-                "accept" => Some(ApprovalDecision::Accept),
-                "acceptForSession" => Some(ApprovalDecision::AcceptForSession),
-                "decline" => Some(ApprovalDecision::Decline),
-                "cancel" => Some(ApprovalDecision::Cancel),
-                _ => None,
-            },
-            option_id: None,
-            by: ops::Resolver { kind, name },
-        }
+        convert::resolved_out(session, &resolved, input.kind == InputKind::Elicitation)
     }
 
     /// A thread has left memory.
@@ -362,7 +349,7 @@ pub(crate) fn stray(hubs: &Hubs, peer: &Peer, response: StrayResponse<'_>) {
     };
     let subscriber = Subscriber::new(peer);
     if let Some(resolved) = hubs.approvals().resolved(input) {
-        let message = late(&input.to_string(), &resolved.resolution);
+        let message = late(&input.to_string(), &resolved.resolution());
         hubs.warn(&subscriber, resolved.session, message);
         return;
     }

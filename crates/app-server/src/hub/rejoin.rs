@@ -136,5 +136,5 @@ pub(crate) fn tell_own(
 pub(crate) fn resolved_since(hubs: &Hubs, then: &SessionRow, now: &SessionRow) -> Vec<ServerNotification> {
     let waits = |id| now.activity.pending().iter().any(|input| input.id == id);
     let gone = then.activity.pending().iter().filter(|input| !waits(input.id));
-    gone.map(|input| hubs.approvals().told(then.id, input.id).into()).collect()
+    gone.map(|input| hubs.approvals().told(then.id, input).into()).collect()
 }

@@ -57,7 +57,7 @@ async fn respond(ctx: Ctx<AppServer>, params: ApprovalRespondParams) -> Result<A
     let Some(open) = hubs.approvals().get(input) else {
         return Err(match hubs.approvals().resolved(input) {
             Some(resolved) => {
-                OpError::ApprovalResolved { id, resolution: Box::new(resolved.resolution) }.into()
+                OpError::ApprovalResolved { id, resolution: Box::new(resolved.resolution()) }.into()
             }
             None => errors::approval_not_found(&id),
         });

@@ -598,6 +598,23 @@ pub fn decision_out(decision: facts::Decision, is_question: bool) -> Option<app:
     }
 }
 
+/// How it is told that an approval needs no answer any more.
+#[must_use]
+pub fn resolved_out(
+    session: facts::SessionId,
+    resolved: &facts::PermissionResolved,
+    is_question: bool,
+) -> app::ServerRequestResolvedNotification {
+    app::ServerRequestResolvedNotification {
+        thread_id: session.to_string(),
+        request_id: app::RequestId::String(resolved.input.to_string()),
+        approval_id: resolved.input.to_string(),
+        decision: decision_out(resolved.decision, is_question),
+        option_id: resolved.option_id.clone(),
+        by: core::resolver_out(&resolved.by),
+    }
+}
+
 /// What became of an approval, for the history.
 #[must_use]
 pub fn approval_out(fact: &facts::Fact, resolved: &facts::PermissionResolved) -> app::TurnApproval {

@@ -375,14 +375,7 @@ impl ThreadView {
         }
         out.subscribers(|| {
             let is_question = told.is_some_and(|told| told.is_question);
-            ServerRequestResolvedNotification {
-                thread_id: self.session.id.to_string(),
-                request_id: RequestId::String(resolved.input.to_string()),
-                approval_id: resolved.input.to_string(),
-                decision: convert::decision_out(resolved.decision, is_question),
-                option_id: resolved.option_id.clone(),
-                by: core::resolver_out(&resolved.by),
-            }
+            convert::resolved_out(self.session.id, resolved, is_question)
         });
         if self.question == Some(resolved.input) {
             self.question = self.next_question().filter(|next| *next != resolved.input);
