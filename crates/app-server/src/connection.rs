@@ -279,7 +279,7 @@ impl Subscriber {
         let missed = flows.len();
         drop(flows);
         if missed > MISSED_THREADS {
-            self.peer.close("the client reads too slowly and has missed too much");
+            self.peer.close_lagging("the client reads too slowly and has missed too much");
             return;
         }
         self.catch_up(hubs);
@@ -289,7 +289,7 @@ impl Subscriber {
     pub(crate) fn deliver_event(&self, hubs: &Hubs, session: SessionId, frame: Frame) -> Taken {
         let taken = self.deliver(hubs, &self.flow(session), Delivery::Event(frame));
         if taken.missed || (taken.full.is_some() && !self.connection.can_resync()) {
-            self.peer.close("the client reads too slowly for raw core events");
+            self.peer.close_lagging("the client reads too slowly for raw core events");
         }
         taken
     }

@@ -51,6 +51,8 @@ pub async fn serve<T: Transport>(transport: T, service: Service, options: ConnOp
 enum Turn {
     /// Nothing more comes in; what is under way may end.
     Drain(CloseReason),
+    /// Nothing more can be read, by the client's fault; it may still read what has been queued for it.
+    Refused(CloseReason),
     /// Somebody on our side has shut the connection: the writer may still say goodbye.
     Killed,
     /// The client is out of reach.
@@ -100,15 +102,23 @@ impl Connection {
         let mut reader = std::pin::pin!(reader.run(source));
         let mut ordered = std::pin::pin!(lanes.run_ordered());
         let mut writer = std::pin::pin!(writer);
-        let killed = peer.kill_token();
+        // Whatever kills it, a revocation included.
+        let killed = || async {
+            tokio::select! {
+                biased;
+                () = peer.kill_token().cancelled() => {}
+                () = options.revoked.cancelled() => peer.shut(CloseReason::Revoked(options.revoked_because)),
+            }
+        };
 
         // Polled in this order: what the reader and the ordered lane produce in one go is written in one burst.
         let turn = tokio::select! {
             biased;
-            () = killed.cancelled() => Turn::Killed,
+            () = killed() => Turn::Killed,
             () = options.shutdown.cancelled() => Turn::Drain(CloseReason::Shutdown),
             reason = &mut reader => match reason {
                 CloseReason::Eof => Turn::Drain(CloseReason::Eof),
+                reason @ CloseReason::Violation(..) => Turn::Refused(reason),
                 reason => Turn::Lost(reason),
             },
             () = &mut ordered => Turn::Killed,
@@ -120,6 +130,13 @@ impl Connection {
                 // Everything else is over already; only a farewell such as a close code may still go out.
                 let _ = tokio::time::timeout(FAREWELL, &mut writer).await;
                 return peer.reason();
+            }
+            Turn::Refused(reason) => {
+                peer.end_requests();
+                peer.outbox().finish(reason.clone());
+                // However that ends, the client's fault is the reason.
+                let _ = tokio::time::timeout(FAREWELL, &mut writer).await;
+                return ending.with(reason);
             }
             Turn::Lost(reason) => return ending.with(reason),
         };
@@ -135,7 +152,7 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            () = killed.cancelled() => return peer.reason(),
+            () = killed() => return peer.reason(),
             () = &mut ordered => {}
             result = &mut writer => return ending.with(gone(result)),
             () = drain => {}
@@ -145,7 +162,7 @@ impl Connection {
             told.cancel();
             tokio::select! {
                 biased;
-                () = killed.cancelled() => return peer.reason(),
+                () = killed() => return peer.reason(),
                 () = options.shutdown.cancelled() => {}
                 result = &mut writer => return ending.with(gone(result)),
             }
@@ -153,7 +170,7 @@ impl Connection {
         peer.outbox().finish(reason.clone());
         let written = tokio::select! {
             biased;
-            () = killed.cancelled() => return peer.reason(),
+            () = killed() => return peer.reason(),
             result = tokio::time::timeout(options.drain, &mut writer) => result,
         };
         ending.with(match written {
@@ -229,6 +246,8 @@ impl Reader<'_> {
                     let error = RpcError::frame_too_large(self.options.max_frame_bytes);
                     ReplyTo::Frame.refuse(self.peer, None, &error);
                 }
+                Ok(Some(Received::Malformed(error))) => ReplyTo::Frame.refuse(self.peer, None, &error),
+                Ok(Some(Received::End(reason))) => return reason,
                 Ok(None) => return CloseReason::Eof,
                 Err(error) => return CloseReason::ReadFailed(error.to_string()),
             }

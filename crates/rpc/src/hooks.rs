@@ -26,12 +26,37 @@ pub enum CloseReason {
     /// Writing failed.
     #[error("writing failed: {0}")]
     WriteFailed(String),
-    /// Somebody on our side closed it ([`Peer::close`]).
+    /// The client broke a rule of its transport; what was queued before has still been written.
+    #[error("{1}")]
+    Violation(Violation, String),
+    /// The client answered no ping: its network is gone, or it is.
+    #[error("the client answers no pings")]
+    Silent,
+    /// Who the client was let in as is not let in any more.
+    #[error("{0}")]
+    Revoked(&'static str),
+    /// The client has missed more than can be made up for ([`Peer::close_lagging`]).
+    #[error("{0}")]
+    Lagging(&'static str),
+    /// Somebody on our side closed it because it cannot go on ([`Peer::close`]).
     #[error("{0}")]
     Closed(&'static str),
     /// The future that served the connection was dropped.
     #[error("the connection was dropped")]
     Dropped,
+}
+
+/// Which rule of its transport a client broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Violation {
+    /// What came is none of the transport's.
+    Protocol,
+    /// A kind of message that is not taken here.
+    Kind,
+    /// A text that is no UTF-8.
+    Text,
+    /// A message above the limit, on a transport that cannot skip it.
+    TooLarge,
 }
 
 /// A client's answer that nobody waits for: late, withdrawn, or with an id we never used.

@@ -1,4 +1,4 @@
-//! A JSON-RPC 2.0 peer on jsonrpsee: frames, registry, lanes, server requests, line transports.
+//! A JSON-RPC 2.0 peer on jsonrpsee: frames, registry, lanes, server requests, transports.
 //!
 //! Nothing here knows what the methods are about. An application fills a [`Registry`], closes it into a [`Service`]
 //! around its own state, and lets [`serve`] run a connection over any [`Transport`]:
@@ -61,7 +61,7 @@ pub use error::{
     REQUEST_CANCELLED, RETRY_AFTER_MS, RpcError, SERVER_OVERLOADED, SHUTTING_DOWN, UNAUTHORIZED,
 };
 pub use frame::{ClientError, TraceContext};
-pub use hooks::{CloseReason, Hooks, StrayResponse};
+pub use hooks::{CloseReason, Hooks, StrayResponse, Violation};
 pub use lanes::WorkLimits;
 pub use merging::Merging;
 pub use options::ConnOptions;
@@ -72,6 +72,6 @@ pub use pending::{PendingRequest, RequestEnd};
 pub use post::PostOptions;
 pub use registry::{Registry, RegistryError};
 pub use transport::{
-    Lines, Memory, MemoryClient, MemoryError, Received, Source, Stdio, Transport, TransportLimits, UnixDoor,
-    memory,
+    Framed, Framing, KeepAlive, Lines, Memory, MemoryClient, MemoryError, Prefixed, Protocol, Received,
+    Source, Stdio, Transport, TransportLimits, UnixDoor, WebSocket, memory, sniff,
 };

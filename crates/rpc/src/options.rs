@@ -40,6 +40,13 @@ pub struct ConnOptions {
     pub drain: Duration,
     /// Cancelled when the server leaves: the connection then drains.
     pub shutdown: CancellationToken,
+    /// Cancelled when the client is not let in any more: the connection then ends at once, as [`CloseReason::Revoked`]
+    /// with `revoked_because`.
+    ///
+    /// [`CloseReason::Revoked`]: crate::CloseReason::Revoked
+    pub revoked: CancellationToken,
+    /// What a revoked client is told, in one short sentence. Default: that its access was revoked.
+    pub revoked_because: &'static str,
     /// If set, the end of the client's input does not end the connection: this is cancelled, and the client goes on
     /// being told things until `shutdown`. Default none.
     pub input_ended: Option<CancellationToken>,
@@ -64,6 +71,8 @@ impl Default for ConnOptions {
             max_server_requests: 1024,
             drain: Duration::from_secs(5),
             shutdown: CancellationToken::new(),
+            revoked: CancellationToken::new(),
+            revoked_because: "access was revoked",
             input_ended: None,
             tasks: TaskTracker::new(),
             hooks: Arc::new(()),

@@ -260,6 +260,11 @@ impl OutboxReader {
         }
     }
 
+    /// Waits until no more frames are taken; some may still be queued.
+    pub(crate) async fn ended(&self) {
+        Outbox(self.0.clone()).wait_until(|_, _| false).await;
+    }
+
     fn take(&self, into: &mut Vec<Bytes>, state: &mut State) -> Option<Burst> {
         if state.queue.is_empty() {
             let burst = state.end.clone().map(Burst::End);

@@ -202,10 +202,20 @@ impl Peer {
         self.0.close_reason.get()
     }
 
-    /// Ends the connection now; what is queued is not sent. `why` is for logs and, where the transport has a place
-    /// for it, the client.
+    /// Ends the connection now, because of something on our side; what is queued is not sent. `why` is for logs and,
+    /// where the transport has a place for it, the client.
     pub fn close(&self, why: &'static str) {
         self.shut(CloseReason::Closed(why));
+    }
+
+    /// [`Peer::close`] for a client that reads too slowly: it may come again.
+    pub fn close_lagging(&self, why: &'static str) {
+        self.shut(CloseReason::Lagging(why));
+    }
+
+    /// [`Peer::close`] for a client that is not let in any more.
+    pub fn revoke(&self, why: &'static str) {
+        self.shut(CloseReason::Revoked(why));
     }
 
     /// Names the notifications this client does not want. Counts once, at the handshake; false if set before.

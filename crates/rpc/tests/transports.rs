@@ -267,8 +267,16 @@ async fn three_clients_share_a_unix_socket_and_one_end_is_nobody_elses() {
         let (shutdown, tasks) = (shutdown.clone(), tasks.clone());
         tokio::spawn(async move {
             let drain = Duration::from_millis(100);
-            let options = || ConnOptions { shutdown: shutdown.clone(), drain, ..options() };
-            door.run(service().0, 8, shutdown.clone(), &tasks, options).await;
+            let (service, _) = service();
+            let handle = |stream: UnixStream| {
+                let options = ConnOptions { shutdown: shutdown.clone(), drain, ..options() };
+                let service = service.clone();
+                async move {
+                    let (reader, writer) = stream.into_split();
+                    serve(Lines::new(reader, writer), service, options).await;
+                }
+            };
+            door.run(8, shutdown.clone(), &tasks, handle).await;
         })
     };
     let mut clients = Vec::new();

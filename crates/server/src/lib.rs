@@ -5,6 +5,7 @@ pub mod ops_socket;
 mod providers;
 mod signals;
 mod standalone;
+mod unix_door;
 
 pub use doors::{DoorError, Listen, ListenError, bind};
 pub use providers::{ProvidersError, REHEARSAL, catalog};

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::providers::{self, ProvidersError};
 use crate::signals::Signals;
+use crate::unix_door;
 
 /// Connections to a unix socket at a time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
@@ -174,9 +175,11 @@ impl Standalone {
 
     /// Accepts clients of a unix socket until the server leaves.
     pub async fn listen(&self, door: UnixDoor) {
-        let options = || ConnOptions { label: "unix".into(), ..self.options(ConnOptions::default()) };
-        let leaving = self.leaving.clone();
-        door.run(self.service.clone(), MAX_CONNECTIONS, leaving, &self.connections, options).await;
+        let handle = |stream| {
+            let options = ConnOptions { label: "unix".into(), ..self.options(ConnOptions::default()) };
+            unix_door::serve_stream(stream, self.service.clone(), options)
+        };
+        door.run(MAX_CONNECTIONS, self.leaving.clone(), &self.connections, handle).await;
     }
 
     /// Ends the server in order: nobody new comes in, open turns end as interrupted, every client is told, connections

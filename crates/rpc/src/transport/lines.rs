@@ -1,24 +1,19 @@
-//! Frames as lines over any byte stream: unix sockets, pipes, duplex streams in tests.
+//! Frames as lines.
 
 use std::future::Future;
-use std::io;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Received, Source, Transport, TransportLimits};
+use super::framing::ByteSource;
+use super::{Framed, Framing, Received, Transport, TransportLimits};
 use crate::hooks::CloseReason;
-use crate::outbox::{Burst, OutboxReader};
+use crate::outbox::OutboxReader;
 
 /// What one read asks for.
 const READ_BYTES: usize = 16 * 1024;
 /// Buffers that have grown beyond this are given back when they are empty.
 const KEPT_BYTES: usize = 128 * 1024;
-/// Frames from this size on are written from where they are instead of being copied together.
-const LARGE_FRAME: usize = 64 * 1024;
-/// Room for so many frames of a burst is kept.
-const BURST_FRAMES_KEPT: usize = 64;
 
 /// Lines over a reader and a writer.
 #[derive(Debug)]
@@ -39,56 +34,14 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    type Source = LineSource<R>;
+    type Source = ByteSource<R>;
 
     fn open(
         self,
         outbox: OutboxReader,
         limits: TransportLimits,
     ) -> (Self::Source, impl Future<Output = Result<(), CloseReason>> + Send) {
-        let decoder = LineDecoder::new(limits.max_frame_bytes);
-        (LineSource::new(self.reader, decoder), write_lines(self.writer, outbox, limits.stall_grace))
-    }
-}
-
-/// The incoming half of [`Lines`].
-#[derive(Debug)]
-pub struct LineSource<R> {
-    reader: R,
-    decoder: LineDecoder,
-    ended: bool,
-}
-
-impl<R> LineSource<R> {
-    pub(super) fn new(reader: R, decoder: LineDecoder) -> Self {
-        Self { reader, decoder, ended: false }
-    }
-}
-
-impl<R: AsyncRead + Unpin + Send> Source for LineSource<R> {
-    async fn next(&mut self) -> io::Result<Option<Received>> {
-        loop {
-            if let Some(received) = self.decoder.next() {
-                return Ok(Some(received));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            let buffer = self.decoder.buffer();
-            match self.reader.read_buf(buffer).await {
-                Ok(0) => {
-                    self.ended = true;
-                    if let Some(rest) = self.decoder.finish() {
-                        return Ok(Some(rest));
-                    }
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A client that was killed with data unread; for us the same as its leaving.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.ended = true,
-                Err(error) => return Err(error),
-            }
-        }
+        Framed::new(Framing::Lines, self.reader, self.writer).open(outbox, limits)
     }
 }
 
@@ -162,74 +115,5 @@ impl LineDecoder {
         self.scanned = 0;
         self.skipping = true;
         Some(Received::TooLarge)
-    }
-}
-
-/// Writes bursts as lines until the outbox ends, then closes the stream.
-pub(super) async fn write_lines<W: AsyncWrite + Unpin>(
-    mut writer: W,
-    mut outbox: OutboxReader,
-    grace: Option<Duration>,
-) -> Result<(), CloseReason> {
-    let mut frames = Vec::new();
-    let mut lines = Vec::new();
-    loop {
-        match outbox.burst(&mut frames).await {
-            Burst::Frames => {}
-            Burst::End(_) => return in_time(writer.shutdown(), grace).await,
-        }
-        for frame in frames.drain(..) {
-            if frame.len() < LARGE_FRAME {
-                lines.extend_from_slice(&frame);
-                lines.push(b'\n');
-                continue;
-            }
-            write_all(&mut writer, &lines, grace).await?;
-            lines.clear();
-            write_all(&mut writer, &frame, grace).await?;
-            lines.push(b'\n');
-        }
-        write_all(&mut writer, &lines, grace).await?;
-        in_time(writer.flush(), grace).await?;
-        lines.clear();
-        // An idle connection keeps no buffers.
-        if lines.capacity() > READ_BYTES {
-            lines = Vec::new();
-        }
-        frames.shrink_to(BURST_FRAMES_KEPT);
-    }
-}
-
-async fn write_all<W: AsyncWrite + Unpin>(
-    writer: &mut W,
-    mut bytes: &[u8],
-    grace: Option<Duration>,
-) -> Result<(), CloseReason> {
-    while !bytes.is_empty() {
-        let written = in_time(writer.write(bytes), grace).await?;
-        if written == 0 {
-            return Err(CloseReason::WriteFailed(io::ErrorKind::WriteZero.to_string()));
-        }
-        bytes = &bytes[written..];
-    }
-    Ok(())
-}
-
-async fn in_time<T>(
-    io: impl Future<Output = io::Result<T>>,
-    grace: Option<Duration>,
-) -> Result<T, CloseReason> {
-    let result = match grace {
-        Some(grace) => tokio::time::timeout(grace, io).await.map_err(|_elapsed| CloseReason::Stalled)?,
-        None => io.await,
-    };
-    result.map_err(|error| CloseReason::WriteFailed(error.to_string()))
-}
-
-/// The bytes of frames as lines, for writers that are threads.
-pub(super) fn join_lines(frames: &mut Vec<Bytes>, lines: &mut Vec<u8>) {
-    for frame in frames.drain(..) {
-        lines.extend_from_slice(&frame);
-        lines.push(b'\n');
     }
 }

@@ -1,10 +1,15 @@
 //! Transports: how frames come in and go out. Nothing here knows what is in a frame.
 
+mod framing;
+mod lengths;
 mod lines;
 mod memory;
 mod nowait;
+mod prefixed;
+mod sniff;
 mod stdio;
 mod unix;
+mod websocket;
 
 use std::future::Future;
 use std::io;
@@ -12,21 +17,31 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::error::RpcError;
 use crate::hooks::CloseReason;
 use crate::outbox::OutboxReader;
 
+pub use framing::{ByteSource, Framed, Framing};
+pub use lengths::{LengthDecoder, MAX_HEADER_BYTES};
 pub use lines::{LineDecoder, Lines};
 pub use memory::{Memory, MemoryClient, MemoryError, memory};
+pub use prefixed::Prefixed;
+pub use sniff::{Protocol, sniff};
 pub use stdio::Stdio;
 pub use unix::UnixDoor;
+pub use websocket::{KeepAlive, WebSocket, WebSocketSink, WebSocketSource, close_code};
 
 /// What a source yields.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Received {
     /// One frame, without its line end; may be blank.
     Frame(Bytes),
     /// A frame that was larger than the limit and is not kept.
     TooLarge,
+    /// Something around frames that makes no sense: it is answered, and reading goes on.
+    Malformed(RpcError),
+    /// Nothing more can be read, for this reason.
+    End(CloseReason),
 }
 
 /// What a transport must keep to.

@@ -14,9 +14,9 @@ use std::thread;
 use bytes::BytesMut;
 use tokio::sync::{mpsc, oneshot};
 
-use super::lines::{LineSource, join_lines, write_lines};
+use super::framing::{ByteSource, Decoder, write_frames};
 use super::nowait::NoWaitFd;
-use super::{LineDecoder, Received, Source, Transport, TransportLimits};
+use super::{Framing, Received, Source, Transport, TransportLimits};
 use crate::hooks::CloseReason;
 use crate::outbox::{Burst, OutboxReader};
 
@@ -28,6 +28,9 @@ const READS_AHEAD: usize = 4;
 const ABOVE_STDERR: i32 = 3;
 
 /// Two inherited byte streams, such as stdin and stdout. A client on the other side is never cut for being slow.
+///
+/// The first byte that the client sends says how frames are told apart, in both directions: `C` begins a header, anything
+/// else a line. Before it nothing is written.
 #[derive(Debug)]
 pub struct Stdio {
     input: File,
@@ -70,8 +73,8 @@ pub struct StdioSource(Incoming);
 
 #[derive(Debug)]
 enum Incoming {
-    Direct(LineSource<NoWaitFd>),
-    Thread { chunks: mpsc::Receiver<io::Result<BytesMut>>, decoder: LineDecoder },
+    Direct(ByteSource<NoWaitFd>),
+    Thread { chunks: mpsc::Receiver<io::Result<BytesMut>>, decoder: Decoder },
 }
 
 impl Source for StdioSource {
@@ -100,11 +103,11 @@ impl Transport for Stdio {
         outbox: OutboxReader,
         limits: TransportLimits,
     ) -> (Self::Source, impl Future<Output = Result<(), CloseReason>> + Send) {
-        let decoder = LineDecoder::new(limits.max_frame_bytes);
+        let (decoder, told) = Decoder::by_first_byte(limits.max_frame_bytes);
         let input = if self.threads { Err(self.input) } else { NoWaitFd::reading(self.input) };
         let mut started = Ok(());
         let incoming = match input {
-            Ok(input) => Incoming::Direct(LineSource::new(input, decoder)),
+            Ok(input) => Incoming::Direct(ByteSource::new(input, decoder)),
             Err(input) => {
                 let (chunks, received) = mpsc::channel(READS_AHEAD);
                 started = start("stdin", move || read_chunks(input, &chunks));
@@ -114,14 +117,19 @@ impl Transport for Stdio {
         let output = if self.threads { Err(self.output) } else { NoWaitFd::writing(self.output) };
         let written = async move {
             started?;
+            let framing = tokio::select! {
+                biased;
+                told = told => told.unwrap_or(Framing::Lines),
+                () = outbox.ended() => Framing::Lines,
+            };
             let output = match output {
-                Ok(output) => return write_lines(output, outbox, None).await,
+                Ok(output) => return write_frames(framing, output, outbox, None).await,
                 Err(output) => output,
             };
             let (ended, end) = oneshot::channel();
             start("stdout", move || {
                 // Nobody may be waiting any more.
-                let _ = ended.send(write_blocking(output, outbox));
+                let _ = ended.send(write_blocking(framing, output, outbox));
             })?;
             end.await.unwrap_or(Ok(())).map_err(|error| CloseReason::WriteFailed(error.to_string()))
         };
@@ -150,17 +158,17 @@ fn read_chunks(mut input: File, chunks: &mpsc::Sender<io::Result<BytesMut>>) {
     }
 }
 
-fn write_blocking(mut output: File, mut outbox: OutboxReader) -> io::Result<()> {
+fn write_blocking(framing: Framing, mut output: File, mut outbox: OutboxReader) -> io::Result<()> {
     let mut frames = Vec::new();
-    let mut lines = Vec::new();
+    let mut joined = Vec::new();
     loop {
         match outbox.burst_blocking(&mut frames) {
             Burst::Frames => {}
             Burst::End(_) => return Ok(()),
         }
-        join_lines(&mut frames, &mut lines);
-        output.write_all(&lines)?;
-        lines.clear();
-        lines.shrink_to(READ_BYTES);
+        framing.join(&mut frames, &mut joined);
+        output.write_all(&joined)?;
+        joined.clear();
+        joined.shrink_to(READ_BYTES);
     }
 }

@@ -1,19 +1,17 @@
-//! A unix socket on which several clients speak lines.
+//! A unix socket that several clients connect to; what they speak is the caller's concern.
 
 use std::fs;
+use std::future::Future;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-use super::Lines;
-use crate::conn::serve;
-use crate::dispatch::Service;
-use crate::options::ConnOptions;
 
 /// Connections that the kernel keeps for us until we accept them.
 const BACKLOG: u32 = 1024;
@@ -49,18 +47,20 @@ impl UnixDoor {
         &self.path
     }
 
-    /// Accepts clients until `shutdown`, each served on a task of `tasks` with its own options. At most
-    /// `max_connections` at a time; more wait to be accepted. Returns when nothing is accepted any more; the tasks
-    /// may still be draining.
-    pub async fn run(
+    /// Accepts clients until `shutdown` and gives each to `handle`, on a task of `tasks`. At most `max_connections` are
+    /// handled at a time; more wait to be accepted. Returns when nothing is accepted any more; the tasks may still be
+    /// draining.
+    pub async fn run<H, F>(
         self,
-        service: Service,
         max_connections: usize,
         shutdown: CancellationToken,
         tasks: &TaskTracker,
-        options: impl Fn() -> ConnOptions + Send + Sync,
-    ) {
-        let places = std::sync::Arc::new(tokio::sync::Semaphore::new(max_connections));
+        handle: H,
+    ) where
+        H: Fn(UnixStream) -> F + Send + Sync,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let places = Arc::new(Semaphore::new(max_connections));
         loop {
             let accepted = async {
                 let place = places.clone().acquire_owned().await;
@@ -73,9 +73,9 @@ impl UnixDoor {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (service, options) = (service.clone(), options());
+                    let handled = handle(stream);
                     tasks.spawn(async move {
-                        serve_stream(stream, service, options).await;
+                        handled.await;
                         drop(place);
                     });
                 }
@@ -89,11 +89,6 @@ impl UnixDoor {
             }
         }
     }
-}
-
-async fn serve_stream(stream: UnixStream, service: Service, options: ConnOptions) {
-    let (reader, writer) = stream.into_split();
-    serve(Lines::new(reader, writer), service, options).await;
 }
 
 fn inode_of(path: &Path) -> io::Result<(u64, u64)> {

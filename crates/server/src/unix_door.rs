@@ -1,0 +1,33 @@
+//! A client of the unix socket: what it speaks is told from its first bytes.
+
+use std::time::Duration;
+
+use signalbox_rpc::{ConnOptions, Framed, Framing, Prefixed, Protocol, Service, serve, sniff};
+use tokio::net::UnixStream;
+
+/// How long a client may be silent before it is taken for one that will speak lines.
+const SNIFFING: Duration = Duration::from_secs(10);
+
+/// Serves one client until it ends.
+pub(crate) async fn serve_stream(stream: UnixStream, service: Service, options: ConnOptions) {
+    let shutdown = options.shutdown.clone();
+    let sniffed = tokio::select! {
+        biased;
+        sniffed = sniff(stream, SNIFFING) => sniffed,
+        () = shutdown.cancelled() => return,
+    };
+    let (protocol, stream) = match sniffed {
+        Ok(sniffed) => sniffed,
+        Err(error) => {
+            tracing::debug!(%error, "a client was gone before it said anything");
+            return;
+        }
+    };
+    let framing = match protocol {
+        Protocol::ContentLength => Framing::ContentLength,
+        Protocol::Lines | Protocol::Http => Framing::Lines,
+    };
+    let (begin, stream) = stream.into_parts();
+    let (reader, writer) = stream.into_split();
+    serve(Framed::new(framing, Prefixed::new(begin, reader), writer), service, options).await;
+}
