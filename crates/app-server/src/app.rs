@@ -11,6 +11,7 @@ use signalbox_rpc::{CloseReason, Ctx, Hooks, OutboxLimits, Peer, RegistryError, 
 use crate::approvals;
 use crate::connection::Subscriber;
 use crate::connection::flow::Holding;
+use crate::doors::Doors;
 use crate::errors::{self, Error};
 use crate::hub::Visit;
 use crate::hubs::Hubs;
@@ -64,6 +65,8 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     pub(crate) hubs: Hubs,
     started_at_ms: i64,
+    /// What lets others in, once the server around this one has handed it over.
+    doors: OnceLock<Arc<dyn Doors>>,
     /// The description of the table, once somebody has asked for it.
     open_rpc: OnceLock<OpenRpcDocument>,
 }
@@ -73,7 +76,8 @@ impl AppServer {
     #[must_use]
     pub fn new(engine: Engine, hubs: Hubs) -> Self {
         let started_at_ms = (hubs.info().now_ms)();
-        let app = Arc::new(App { engine, hubs, started_at_ms, open_rpc: OnceLock::new() });
+        let app =
+            Arc::new(App { engine, hubs, started_at_ms, doors: OnceLock::new(), open_rpc: OnceLock::new() });
         app.hubs.bind(Arc::downgrade(&app));
         Self(app)
     }
@@ -88,6 +92,19 @@ impl AppServer {
     #[must_use]
     pub fn info(&self) -> &AppInfo {
         self.0.hubs.info()
+    }
+
+    /// Hands over what the methods about pairing, devices and listeners need. To be done before anybody is served; only
+    /// the first time counts. Without it those methods answer `no_doors`.
+    pub fn set_doors(&self, doors: Arc<dyn Doors>) {
+        if self.0.doors.set(doors).is_err() {
+            tracing::error!("a second set of doors was handed over and is not used");
+        }
+    }
+
+    /// The doors of this server.
+    pub(crate) fn doors(&self) -> Result<&Arc<dyn Doors>, Error> {
+        self.0.doors.get().ok_or_else(errors::no_doors)
     }
 
     /// The method table, closed around this server.

@@ -113,6 +113,13 @@ pub(crate) fn item_not_found(id: &str) -> Error {
     RpcError::new(NOT_THERE, "item_not_found", format!("item not found: {id}")).into()
 }
 
+/// Nobody has handed over doors: this server lets nobody in from elsewhere.
+pub(crate) fn no_doors() -> Error {
+    let message =
+        "this server has no doors: it serves the one client that started it, and nobody can be let in";
+    RpcError::new(STATE, "no_doors", message).into()
+}
+
 /// The turns of a thread do not fit into one result.
 pub(crate) fn history_too_large(limit_bytes: usize) -> Error {
     let message = format!(

@@ -63,6 +63,10 @@ id! {
     /// One Op on its way into the core.
     SubmissionId
 }
+id! {
+    /// A paired remote client.
+    DeviceId
+}
 
 /// A named way to start an agent, in the documented spelling (`claude_code`, `opencode`, `rehearsal`, or a custom name).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 
 mod activity;
 mod compact;
+mod device;
 mod fact;
 mod ids;
 mod pending;
@@ -16,13 +17,14 @@ mod tool;
 
 pub use activity::{Activity, ActivityState, FailedReason};
 pub use compact::compact;
+pub use device::{DeviceRole, DeviceRow};
 pub use fact::{
     AgentText, CompactionStatus, ContextCompaction, Fact, FactBody, Failure, ForkContext, Plan, PlanEntry,
     PlanStatus, PolicyChanged, QueueChanged, QueuePause, QueuedPrompt, Reverted, SessionCreated,
     SettingsChanged, TitleChanged, TitleOrigin, TokensAtEnd, ToolOutput, TurnDiff, TurnEnded, TurnStatus,
     Usage, Warning, Worktree, WorktreeBaseline, WorktreeDiscarded,
 };
-pub use ids::{InputId, Provider, Seq, SessionId, SubmissionId, TurnId};
+pub use ids::{DeviceId, InputId, Provider, Seq, SessionId, SubmissionId, TurnId};
 pub use pending::{
     Decision, FieldKind, FieldOption, Form, FormField, InputKind, OptionKind, PendingInput, PermissionOption,
     PermissionResolved, ResolvedBy, ResolverKind, SessionRule,

@@ -1,5 +1,6 @@
 //! Doors in front of the app-server, and the one place that puts a whole server together. No methods, no rules.
 
+pub mod access;
 mod doors;
 pub mod ops_socket;
 mod providers;

@@ -8,6 +8,7 @@ mod approval;
 mod compat;
 mod config;
 mod connection;
+mod device;
 mod discover;
 mod explain;
 mod fork;
@@ -70,6 +71,7 @@ pub fn registry() -> Registry<AppServer> {
     compat::register(&mut registry);
     search::register(&mut registry);
     explain::register(&mut registry);
+    device::register(&mut registry);
     discover::register(&mut registry);
     said::register(&mut registry);
     registry

@@ -1,6 +1,7 @@
 //! Reads: a few read-only connections, opened when needed. They never wait for the writer, nor it for them.
 
 pub(crate) mod decode;
+mod devices;
 mod facts;
 mod list;
 mod moment;

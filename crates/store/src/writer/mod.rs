@@ -2,6 +2,7 @@
 
 mod batch;
 mod checkpoint;
+mod devices;
 mod flush;
 mod fork;
 mod index;

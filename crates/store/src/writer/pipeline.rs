@@ -38,6 +38,8 @@ pub(super) enum Job {
     Flush(oneshot::Sender<io::Result<()>>),
     /// Remove a session's rows and note that its facts are to be removed.
     Delete { session: SessionId, reply: oneshot::Sender<Result<(), StoreError>> },
+    /// Change one row that belongs to no session; answers whether there was one.
+    Row { statement: Statement, reply: oneshot::Sender<Result<bool, sqlx::Error>> },
     /// Copy a session's history into a new one.
     /// `from` says where the source is, if it is not here.
     Fork { fork: Box<Fork>, from: Option<String>, reply: oneshot::Sender<Result<SessionRow, ForkError>> },
@@ -173,6 +175,11 @@ impl Pipeline {
                 Job::Delete { session, reply } => {
                     self.commit(std::mem::take(&mut group)).await;
                     self.delete(session, reply).await;
+                }
+                Job::Row { statement, reply } => {
+                    self.commit(std::mem::take(&mut group)).await;
+                    // Nobody listening is fine: whoever reads the table finds it.
+                    reply.send(self.run_slice(vec![(statement, Some(1))]).await).ok();
                 }
                 Job::Fork { fork, from, reply } => {
                     self.commit(std::mem::take(&mut group)).await;

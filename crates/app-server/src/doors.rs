@@ -1,0 +1,41 @@
+//! What methods need of the server around the app-server: who else is let in. Implemented by `server`.
+
+use std::fmt::Debug;
+
+use futures_util::future::BoxFuture;
+use signalbox_protocol::app::{
+    DeviceListResult, DeviceRevokeParams, DeviceRevokeResult, PairingCreateParams, PairingCreateResult,
+};
+use signalbox_rpc::{ConnectionId, Role, RpcError};
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoorCaller {
+    /// Its connection; over HTTP POST, its request.
+    pub connection: ConnectionId,
+    /// What it may do; the method table has checked that it is enough.
+    pub role: Role,
+    /// Its name, for people and for the audit log.
+    pub name: String,
+}
+
+/// The doors of a server, handed over with [`AppServer::set_doors`](crate::AppServer::set_doors). Every error is one of
+/// the wire.
+pub trait Doors: Debug + Send + Sync + 'static {
+    /// `pairing/create`: a code with which one device can be paired, once.
+    fn pairing_create(
+        &self,
+        caller: DoorCaller,
+        params: PairingCreateParams,
+    ) -> BoxFuture<'static, Result<PairingCreateResult, RpcError>>;
+
+    /// `device/list`: the devices that are paired.
+    fn device_list(&self, caller: DoorCaller) -> BoxFuture<'static, Result<DeviceListResult, RpcError>>;
+
+    /// `device/revoke`: the device's credentials are worth nothing from now on, and its connections end.
+    fn device_revoke(
+        &self,
+        caller: DoorCaller,
+        params: DeviceRevokeParams,
+    ) -> BoxFuture<'static, Result<DeviceRevokeResult, RpcError>>;
+}
