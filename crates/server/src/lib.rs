@@ -2,6 +2,7 @@
 
 pub mod access;
 mod doors;
+pub mod http;
 pub mod ops_socket;
 mod providers;
 mod signals;

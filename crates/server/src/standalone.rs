@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_app_server::{AppInfo, AppServer, Hubs};
@@ -16,6 +17,9 @@ use signalbox_store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::{Access, AccessDoors, AccessError, AccessOptions, Audit};
+use crate::http::{HttpLimits, Site, SiteParts};
+use crate::ops_socket::OpsLimits;
 use crate::providers::{self, ProvidersError};
 use crate::signals::Signals;
 use crate::unix_door;
@@ -61,6 +65,9 @@ pub enum StartError {
     /// The providers cannot be put together.
     #[error(transparent)]
     Providers(#[from] ProvidersError),
+    /// Who may come in cannot be told.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The method table is inconsistent, which its tests rule out.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -82,6 +89,8 @@ pub struct Standalone {
     store: Store,
     app: AppServer,
     service: Service,
+    access: Access,
+    site: Site,
     connections: TaskTracker,
     /// Cancelled: doors accept nobody any more.
     leaving: CancellationToken,
@@ -138,16 +147,24 @@ impl Standalone {
         let engine = Engine::start(store.clone(), engine).await.map_err(failed)?;
         let app = AppServer::new(engine, hubs);
         let service = app.service()?;
-        Ok(Self {
-            config,
-            store,
-            app,
-            service,
-            connections: TaskTracker::new(),
-            leaving: CancellationToken::new(),
-            closing: CancellationToken::new(),
-            _lock: lock,
-        })
+        let audit =
+            home.logs().map(|logs| Audit::to_file(logs.join("audit.log"))).map_err(AccessError::from)?;
+        let options = AccessOptions { audit, ..AccessOptions::default() };
+        let access = Access::start(home, store.clone(), options).await?;
+        app.set_doors(Arc::new(AccessDoors(access.clone())));
+        let (leaving, closing) = (CancellationToken::new(), CancellationToken::new());
+        let connections = TaskTracker::new();
+        let options = conn_options(&config, &app, &closing, &connections, ConnOptions::default());
+        let site = Site::new(SiteParts {
+            app: app.clone(),
+            service: service.clone(),
+            access: access.clone(),
+            ops: OpsLimits { outbox_bytes: config.limits.outbox_bytes, ..OpsLimits::default() },
+            limits: HttpLimits { body_bytes: config.limits.frame_bytes, ..HttpLimits::default() },
+            options,
+            leaving: leaving.clone(),
+        });
+        Ok(Self { config, store, app, service, access, site, connections, leaving, closing, _lock: lock })
     }
 
     /// Serves one connection that is not cut for being slow, on a task of its own. The future says how it ended, or that
@@ -177,9 +194,21 @@ impl Standalone {
     pub async fn listen(&self, door: UnixDoor) {
         let handle = |stream| {
             let options = ConnOptions { label: "unix".into(), ..self.options(ConnOptions::default()) };
-            unix_door::serve_stream(stream, self.service.clone(), options)
+            unix_door::serve_stream(stream, self.service.clone(), options, self.site.clone())
         };
         door.run(MAX_CONNECTIONS, self.leaving.clone(), &self.connections, handle).await;
+    }
+
+    /// What its HTTP listeners share.
+    #[must_use]
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Who may come in through its HTTP listeners.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Ends the server in order: nobody new comes in, open turns end as interrupted, every client is told, connections
@@ -216,23 +245,35 @@ impl Standalone {
         self.connections.close();
         self.connections.wait().await;
         self.app.shutdown().await;
+        self.access.finish().await;
         self.store.close().await;
     }
 
     fn options(&self, kind: ConnOptions) -> ConnOptions {
-        let limits = &self.config.limits;
-        let defaults = OutboxLimits::default();
-        ConnOptions {
-            max_frame_bytes: limits.frame_bytes,
-            outbox: OutboxLimits {
-                soft_bytes: defaults.soft_bytes.min(limits.outbox_bytes),
-                hard_bytes: limits.outbox_bytes,
-                answer_bytes: limits.outbox_bytes / 2,
-            },
-            shutdown: self.closing.clone(),
-            tasks: self.connections.clone(),
-            hooks: self.app.hooks(),
-            ..kind
-        }
+        conn_options(&self.config, &self.app, &self.closing, &self.connections, kind)
+    }
+}
+
+/// How a connection of this kind is served.
+fn conn_options(
+    config: &Config,
+    app: &AppServer,
+    closing: &CancellationToken,
+    connections: &TaskTracker,
+    kind: ConnOptions,
+) -> ConnOptions {
+    let limits = &config.limits;
+    let defaults = OutboxLimits::default();
+    ConnOptions {
+        max_frame_bytes: limits.frame_bytes,
+        outbox: OutboxLimits {
+            soft_bytes: defaults.soft_bytes.min(limits.outbox_bytes),
+            hard_bytes: limits.outbox_bytes,
+            answer_bytes: limits.outbox_bytes / 2,
+        },
+        shutdown: closing.clone(),
+        tasks: connections.clone(),
+        hooks: app.hooks(),
+        ..kind
     }
 }

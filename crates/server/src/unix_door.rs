@@ -5,11 +5,13 @@ use std::time::Duration;
 use signalbox_rpc::{ConnOptions, Framed, Framing, Prefixed, Protocol, Service, serve, sniff};
 use tokio::net::UnixStream;
 
+use crate::http::{ConnInfo, Site, serve_http};
+
 /// How long a client may be silent before it is taken for one that will speak lines.
 const SNIFFING: Duration = Duration::from_secs(10);
 
 /// Serves one client until it ends.
-pub(crate) async fn serve_stream(stream: UnixStream, service: Service, options: ConnOptions) {
+pub(crate) async fn serve_stream(stream: UnixStream, service: Service, options: ConnOptions, site: Site) {
     let shutdown = options.shutdown.clone();
     let sniffed = tokio::select! {
         biased;
@@ -25,7 +27,8 @@ pub(crate) async fn serve_stream(stream: UnixStream, service: Service, options: 
     };
     let framing = match protocol {
         Protocol::ContentLength => Framing::ContentLength,
-        Protocol::Lines | Protocol::Http => Framing::Lines,
+        Protocol::Lines => Framing::Lines,
+        Protocol::Http => return serve_http(stream, ConnInfo::unix(&site), site).await,
     };
     let (begin, stream) = stream.into_parts();
     let (reader, writer) = stream.into_split();
