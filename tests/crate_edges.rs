@@ -40,12 +40,14 @@ const EDGES: [(&str, &[&str]); 15] = [
 ];
 
 /// Only these know the library beside them; everybody else would let its types leak through the house.
-const OWNERS: [(&str, &[&str]); 6] = [
+const OWNERS: [(&str, &[&str]); 8] = [
     ("sqlx", &["store"]),
     ("git2", &["workspace"]),
     ("agent-client-protocol-schema", &["agents", "rehearsal"]),
     ("jsonrpsee", &["rpc", "server", "client"]),
     ("tokio-tungstenite", &["rpc", "server", "client", "testkit"]),
+    ("hyper", &["server"]),
+    ("tokio-rustls", &["server"]),
     ("schemars", &["protocol", "rpc", "app-server", "cli"]),
 ];
 
