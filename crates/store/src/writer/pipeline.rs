@@ -178,8 +178,13 @@ impl Pipeline {
                 }
                 Job::Row { statement, reply } => {
                     self.commit(std::mem::take(&mut group)).await;
+                    let hit = self.fail.hit(FailPoint::BeforeBegin).await;
+                    let changed = match hit {
+                        Ok(()) => self.run_slice(vec![(statement, Some(1))]).await,
+                        Err(error) => Err(error.into()),
+                    };
                     // Nobody listening is fine: whoever reads the table finds it.
-                    reply.send(self.run_slice(vec![(statement, Some(1))]).await).ok();
+                    reply.send(changed).ok();
                 }
                 Job::Fork { fork, from, reply } => {
                     self.commit(std::mem::take(&mut group)).await;
