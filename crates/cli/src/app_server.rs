@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
+use signalbox_protocol::app::ConnectionRole;
 use signalbox_rpc::Stdio;
 use signalbox_server::{Drained, Listen, Signals, Standalone, bind};
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{AppServerArgs, Global};
+use crate::listeners::{self, ListenerArgs};
 use crate::setup::{self, complain, told};
-use crate::{EXIT_USAGE, logs};
-
-/// A second signal ended it.
-const EXIT_FORCED: u8 = 130;
+use crate::{EXIT_FORCED, EXIT_USAGE, logs};
 
 /// Runs the subcommand.
 pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
@@ -30,13 +30,13 @@ pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&error),
     };
-    let code = runtime.block_on(serve(prepared.setup, listen));
+    let code = runtime.block_on(serve(prepared.setup, listen, &args.listener));
     // What is blocked somewhere in the kernel must not hold up the end.
     runtime.shutdown_background();
     code
 }
 
-async fn serve(setup: signalbox_server::Setup, listen: Listen) -> ExitCode {
+async fn serve(setup: signalbox_server::Setup, listen: Listen, listener: &ListenerArgs) -> ExitCode {
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => return refuse(&error),
@@ -68,6 +68,23 @@ async fn serve(setup: signalbox_server::Setup, listen: Listen) -> ExitCode {
             tracing::info!(socket = %door.path().display(), "listening");
             tokio::select! {
                 () = server.listen(door) => {}
+                signal = signals.next() => tracing::info!(signal, "leaving"),
+            }
+        }
+        Listen::Tcp { address, tls } => {
+            // Existing clients expect that whoever asks for an address by name finds it open to this machine.
+            let local = (!listener.asks_for_credentials()).then_some(ConnectionRole::Operator);
+            let options = match listener.options(local.filter(|_| address.ip().is_loopback())) {
+                Ok(options) => options,
+                Err(error) => return refuse(&error),
+            };
+            let door = match listeners::bind(address, tls, options) {
+                Ok(door) => door,
+                Err(error) => return refuse(&error),
+            };
+            listeners::announce(&door);
+            tokio::select! {
+                () = door.run(server.site().clone(), CancellationToken::new()) => {}
                 signal = signals.next() => tracing::info!(signal, "leaving"),
             }
         }

@@ -7,6 +7,8 @@ use signalbox_home::Unattended;
 use signalbox_protocol::ops::PermissionMode;
 use signalbox_server::Listen;
 
+use crate::listeners::ListenerArgs;
+
 #[derive(Debug, Parser)]
 #[command(
     name = "signalbox",
@@ -50,6 +52,7 @@ pub(crate) enum Command {
     // What they are for is said at their arguments: documentation here would take the place of the long form there.
     Run(RunArgs),
     AppServer(AppServerArgs),
+    Serve(ServeArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     /// The built-in agent, on stdin and stdout
@@ -128,8 +131,8 @@ impl From<PolicyArg> for PermissionMode {
 /// Serve the app-server API to clients
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Serves the app-server API (JSON-RPC 2.0, one message a line) on stdin and stdout, or on a unix socket \
-                  to any number of clients.\n\n\
+    long_about = "Serves the app-server API (JSON-RPC 2.0) on stdin and stdout, or on a unix socket or an address of this \
+                  machine to any number of clients.\n\n\
                   For now every server is standalone: it is this process, it holds its home alone, and it ends with \
                   its client (stdio) or with a signal (unix). A second server on the same home is refused.\n\n\
                   The first SIGTERM or Ctrl-C ends it in order: running turns end as interrupted and every client is \
@@ -138,13 +141,17 @@ impl From<PolicyArg> for PermissionMode {
         signalbox app-server                                 one client on stdin and stdout\n  \
         signalbox app-server --listen unix://                the home's socket, signalbox.sock\n  \
         signalbox app-server --listen unix:///tmp/box.sock   a socket elsewhere\n  \
+        signalbox app-server --listen ws://127.0.0.1:4500    WebSocket and HTTP, open to programs of this machine\n  \
         signalbox --home /tmp/box app-server -c default_provider=opencode\n\n\
         The first message of a client is `initialize`; `signalbox schema --print` has all the others."
 )]
 pub(crate) struct AppServerArgs {
-    /// Where to listen: stdio://, unix:// (the home's socket) or unix://PATH
+    /// Where to listen: stdio://, unix:// (the home's socket), unix://PATH, ws://IP:PORT or wss://IP:PORT
     #[arg(long, value_name = "URL", default_value = "stdio://")]
     pub(crate) listen: Listen,
+
+    #[command(flatten)]
+    pub(crate) listener: ListenerArgs,
 
     /// The same as --listen stdio://
     #[arg(long, conflicts_with = "listen")]
@@ -157,6 +164,38 @@ pub(crate) struct AppServerArgs {
 
     /// Run everything in this process (for now the only way, with or without this flag)
     #[arg(long)]
+    pub(crate) standalone: bool,
+}
+
+/// Serve clients on other programs, pages and machines
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Listens on TCP for WebSocket and HTTP, and on the home's socket. On TCP everybody needs a token: the home's own, \
+                  which is written to the file `token` in it, that of a paired device, or one of --tokens or --ws-auth. \
+                  --allow-local lets programs of this machine in without one.\n\n\
+                  The first SIGTERM or Ctrl-C ends it in order: running turns end as interrupted and every client is \
+                  told; a second one ends it at once.",
+    after_help = "Examples:\n  \
+        signalbox serve --standalone                                    ws://127.0.0.1:4517 and the home's socket\n  \
+        signalbox serve --standalone --listen 127.0.0.1:0 --allow-local a free port, open to this machine\n  \
+        signalbox serve --standalone --listen 0.0.0.0:4517 --tls-cert c.pem --tls-key k.pem --allow-host box.example\n\n\
+        On one address: JSON-RPC as WebSocket on / and as POST on /rpc, events of a thread on /threads/ID/events, \
+        the Op/Event protocol on /ws?ticket=…, and /healthz, /readyz, /metrics."
+)]
+pub(crate) struct ServeArgs {
+    /// Where to listen: IP:PORT, ws://IP:PORT, wss://IP:PORT, unix:// or unix://PATH. May be repeated
+    #[arg(long, value_name = "ADDR", default_values = ["127.0.0.1:4517", "unix://"])]
+    pub(crate) listen: Vec<Listen>,
+
+    /// Let every program of this machine in without a token, as operator
+    #[arg(long)]
+    pub(crate) allow_local: bool,
+
+    #[command(flatten)]
+    pub(crate) listener: ListenerArgs,
+
+    /// Run everything in this process
+    #[arg(long, required = true)]
     pub(crate) standalone: bool,
 }
 

@@ -4,9 +4,11 @@ mod app_server;
 mod args;
 mod connect;
 mod doctor;
+mod listeners;
 mod logs;
 mod run;
 mod schema;
+mod serve;
 mod setup;
 
 use std::process::ExitCode;
@@ -17,6 +19,8 @@ use args::{Args, Command};
 
 /// What every subcommand answers when it cannot begin: the usage is wrong, or the server does not start.
 pub(crate) const EXIT_USAGE: u8 = 2;
+/// What a server answers that a second signal has ended.
+pub(crate) const EXIT_FORCED: u8 = 130;
 
 fn main() -> ExitCode {
     // The built-in agent is started once a thread: it must be there in a few milliseconds, with nothing around it.
@@ -27,6 +31,7 @@ fn main() -> ExitCode {
     match command {
         Command::Run(args) => run::main(&global, args),
         Command::AppServer(args) => app_server::main(&global, args),
+        Command::Serve(args) => serve::main(&global, &args),
         Command::Doctor(args) => doctor::main(&global, args),
         Command::Schema(args) => schema::main(args),
         Command::Rehearsal => signalbox_rehearsal::run(),

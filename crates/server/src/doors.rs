@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,17 +18,26 @@ pub enum Listen {
     Stdio,
     /// `unix://PATH`: any number of clients on a socket; without a path on the home's.
     Unix(Option<PathBuf>),
+    /// `ws://IP:PORT`, or `wss://` for TLS: HTTP and WebSocket; port 0 is one that is free.
+    Tcp {
+        /// The address.
+        address: SocketAddr,
+        /// Whether it was written as one of TLS.
+        tls: bool,
+    },
 }
 
 /// No address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
     /// Nothing of this kind.
-    #[error("cannot listen on {0:?}: it must be stdio://, unix:// (the home's socket) or unix://PATH")]
+    #[error(
+        "cannot listen on {0:?}: it must be stdio://, unix:// (the home's socket), unix://PATH, ws://IP:PORT or wss://IP:PORT"
+    )]
     Unknown(String),
-    /// Known to existing clients, not served by this version.
-    #[error("cannot listen on {0:?}: this version serves stdio:// and unix:// only")]
-    NotYet(String),
+    /// A name, which may mean several addresses, or others tomorrow.
+    #[error("cannot listen on {0:?}: write the address as numbers, as in ws://127.0.0.1:4517 (or localhost)")]
+    Name(String),
 }
 
 impl FromStr for Listen {
@@ -37,15 +47,26 @@ impl FromStr for Listen {
         if let Some(path) = address.strip_prefix("unix://") {
             return Ok(Self::Unix(Some(path).filter(|path| !path.is_empty()).map(PathBuf::from)));
         }
-        match address {
-            "stdio://" | "stdio" => Ok(Self::Stdio),
-            _ if ["ws://", "wss://", "http://", "https://"]
-                .iter()
-                .any(|scheme| address.starts_with(scheme)) =>
-            {
-                Err(ListenError::NotYet(address.to_owned()))
+        if matches!(address, "stdio://" | "stdio") {
+            return Ok(Self::Stdio);
+        }
+        let (scheme, rest) = address.split_once("://").unwrap_or(("ws", address));
+        let tls = match scheme {
+            "ws" | "http" => false,
+            "wss" | "https" => true,
+            _ => return Err(ListenError::Unknown(address.to_owned())),
+        };
+        let plain = rest.strip_suffix('/').unwrap_or(rest);
+        let plain = match plain.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => plain.to_owned(),
+        };
+        match plain.parse() {
+            Ok(address) => Ok(Self::Tcp { address, tls }),
+            Err(_) if address.contains(':') && !plain.contains('/') => {
+                Err(ListenError::Name(address.to_owned()))
             }
-            _ => Err(ListenError::Unknown(address.to_owned())),
+            Err(_) => Err(ListenError::Unknown(address.to_owned())),
         }
     }
 }
@@ -56,6 +77,8 @@ impl fmt::Display for Listen {
             Self::Stdio => f.write_str("stdio://"),
             Self::Unix(None) => f.write_str("unix://"),
             Self::Unix(Some(path)) => write!(f, "unix://{}", path.display()),
+            Self::Tcp { address, tls: false } => write!(f, "ws://{address}"),
+            Self::Tcp { address, tls: true } => write!(f, "wss://{address}"),
         }
     }
 }
@@ -124,6 +147,10 @@ pub fn bind(home: &Home, path: Option<&Path>) -> Result<UnixDoor, DoorError> {
 mod tests {
     use super::*;
 
+    fn tcp(address: &str, tls: bool) -> Listen {
+        Listen::Tcp { address: address.parse().unwrap(), tls }
+    }
+
     #[test]
     fn addresses_are_read_and_written() {
         for (written, listen) in [
@@ -131,14 +158,26 @@ mod tests {
             ("unix://", Listen::Unix(None)),
             ("unix:///run/x.sock", Listen::Unix(Some("/run/x.sock".into()))),
             ("unix://x.sock", Listen::Unix(Some("x.sock".into()))),
+            ("ws://127.0.0.1:4517", tcp("127.0.0.1:4517", false)),
+            ("wss://[::]:0", tcp("[::]:0", true)),
         ] {
             assert_eq!(written.parse::<Listen>().unwrap(), listen);
             assert_eq!(listen.to_string(), written);
         }
         let error = "carrier-pigeon://".parse::<Listen>().unwrap_err().to_string();
         assert!(error.contains("stdio://, unix://"), "{error}");
-        let error = "ws://127.0.0.1:1".parse::<Listen>().unwrap_err().to_string();
-        assert!(error.contains("this version"), "{error}");
+        for (written, listen) in [
+            ("127.0.0.1:4517", tcp("127.0.0.1:4517", false)),
+            ("http://localhost:1/", tcp("127.0.0.1:1", false)),
+            ("https://10.0.0.1:443", tcp("10.0.0.1:443", true)),
+        ] {
+            assert_eq!(written.parse::<Listen>().unwrap(), listen);
+        }
+        for name in ["ws://box.example:4517", "box:1", "ws://127.0.0.1:99999"] {
+            let error = name.parse::<Listen>().unwrap_err().to_string();
+            assert!(error.contains("as numbers"), "{error}");
+        }
+        assert!("4517".parse::<Listen>().is_err() && "ws://127.0.0.1:1/rpc".parse::<Listen>().is_err());
     }
 
     #[tokio::test]

@@ -191,12 +191,15 @@ impl Standalone {
     }
 
     /// Accepts clients of a unix socket until the server leaves.
-    pub async fn listen(&self, door: UnixDoor) {
-        let handle = |stream| {
-            let options = ConnOptions { label: "unix".into(), ..self.options(ConnOptions::default()) };
-            unix_door::serve_stream(stream, self.service.clone(), options, self.site.clone())
-        };
-        door.run(MAX_CONNECTIONS, self.leaving.clone(), &self.connections, handle).await;
+    pub fn listen(&self, door: UnixDoor) -> impl Future<Output = ()> + Send + use<> {
+        let options = ConnOptions { label: "unix".into(), ..self.options(ConnOptions::default()) };
+        let (service, site) = (self.service.clone(), self.site.clone());
+        let (leaving, connections) = (self.leaving.clone(), self.connections.clone());
+        async move {
+            let handle =
+                |stream| unix_door::serve_stream(stream, service.clone(), options.clone(), site.clone());
+            door.run(MAX_CONNECTIONS, leaving, &connections, handle).await;
+        }
     }
 
     /// What its HTTP listeners share.

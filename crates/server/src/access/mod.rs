@@ -168,6 +168,12 @@ impl Access {
         Listening { access: self.clone(), base }
     }
 
+    /// Where the home's own token lies, once there is one.
+    #[must_use]
+    pub fn home_token_file(&self) -> std::path::PathBuf {
+        self.shared.home.token_file()
+    }
+
     /// The home's own token, which makes an owner. Written to the home's `token` (0600) if there is none.
     ///
     /// # Errors

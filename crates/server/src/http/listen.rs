@@ -53,6 +53,9 @@ pub enum HttpDoorError {
     /// No host.
     #[error("--allow-host {0:?} is no host name: write it without scheme and path, as in box.example")]
     Host(String),
+    /// TLS was asked for without saying with what.
+    #[error("wss://{0} needs a certificate: --tls-cert FILE --tls-key FILE")]
+    NoCertificate(SocketAddr),
     /// A file of credentials, or an option about them.
     #[error(transparent)]
     Keys(#[from] KeysError),
