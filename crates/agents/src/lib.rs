@@ -8,6 +8,7 @@ mod decode;
 mod driver;
 mod event;
 mod handle;
+mod login;
 pub mod presets;
 mod process;
 mod queue;
@@ -24,11 +25,13 @@ pub use handle::{
     Agent, AgentGone, Answer, ElicitationAnswer, ForkRequest, PromptBlock, PromptRequest, SendError, Token,
     start,
 };
+pub use login::login_path;
 pub use presets::{Preset, preset, presets};
 pub use process::find_program;
 pub use queue::AgentEvents;
 pub use spec::{
     Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, base_environment, environment,
+    offered_variables,
 };
 pub use update::{
     AgentModes, Command, Content, NoticeSeverity, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch,

@@ -187,6 +187,11 @@ pub fn base_environment() -> BTreeMap<String, String> {
     BASE.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
 }
 
+/// The variables of a connection that some agent may be given: `PATH`, and what the launch table names.
+pub fn offered_variables() -> impl Iterator<Item = &'static str> {
+    std::iter::once("PATH").chain(crate::presets().iter().flat_map(|preset| preset.env.iter().copied()))
+}
+
 /// An agent's environment: `base` (see [`base_environment`]), then of `offered` (the variables of the connection that
 /// started the thread) only `PATH` and what `allowed` names, then what is `configured`. Later ones win.
 #[must_use]

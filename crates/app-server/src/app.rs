@@ -1,5 +1,6 @@
 //! `AppServer`: the state behind every method, and the table closed around it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -9,8 +10,8 @@ use signalbox_protocol::app::OpenRpcDocument;
 use signalbox_rpc::{CloseReason, Ctx, Hooks, OutboxLimits, Peer, RegistryError, Service, StrayResponse};
 
 use crate::approvals;
-use crate::connection::Subscriber;
 use crate::connection::flow::Holding;
+use crate::connection::{Connection, ConnectionContext, Subscriber};
 use crate::doors::Doors;
 use crate::errors::{self, Error};
 use crate::hub::Visit;
@@ -118,7 +119,13 @@ impl AppServer {
     /// What every connection must be served with (`ConnOptions::hooks`): its end ends its subscriptions.
     #[must_use]
     pub fn hooks(&self) -> Arc<dyn Hooks> {
-        Arc::new(AppHooks(self.0.hubs.clone()))
+        self.hooks_for(ConnectionContext::default())
+    }
+
+    /// [`AppServer::hooks`] for a connection that brings something along.
+    #[must_use]
+    pub fn hooks_for(&self, context: ConnectionContext) -> Arc<dyn Hooks> {
+        Arc::new(AppHooks { hubs: self.0.hubs.clone(), context })
     }
 
     /// Ends open turns, stops the agents, and waits for everything that was started for them. Connections are not ended
@@ -195,18 +202,48 @@ pub(crate) fn origin(ctx: &Ctx<AppServer>) -> signalbox_engine::Origin {
     signalbox_engine::Origin {
         client: Some(caller_name(ctx)),
         resolver: None,
-        env: None,
+        env: env(ctx),
         traceparent: ctx.trace().map(|trace| trace.traceparent.clone()),
         tracestate: ctx.trace().and_then(|trace| trace.tracestate.clone()),
     }
 }
 
+/// What the caller's connection brought along; nothing over HTTP.
+pub(crate) fn context(ctx: &Ctx<AppServer>) -> Option<Arc<Connection>> {
+    ctx.peer_opt().map(Connection::of)
+}
+
+/// Where the caller's relative directories begin.
+pub(crate) fn base_dir(ctx: &Ctx<AppServer>) -> PathBuf {
+    let own = context(ctx).and_then(|connection| connection.context.base_dir.clone());
+    own.unwrap_or_else(|| ctx.app().info().base_dir.clone())
+}
+
+/// The variables that the caller's agents may be given.
+pub(crate) fn env(ctx: &Ctx<AppServer>) -> Option<Arc<BTreeMap<String, String>>> {
+    context(ctx).and_then(|connection| connection.context.env.clone())
+}
+
+/// The provider of the caller's threads that name none.
+pub(crate) fn default_provider(ctx: &Ctx<AppServer>) -> String {
+    let own = context(ctx).and_then(|connection| connection.context.default_provider.clone());
+    own.unwrap_or_else(|| ctx.app().engine().catalog().default_provider().to_string())
+}
+
 #[derive(Debug)]
-struct AppHooks(Hubs);
+struct AppHooks {
+    hubs: Hubs,
+    context: ConnectionContext,
+}
 
 impl Hooks for AppHooks {
+    fn opened(&self, peer: &Peer) {
+        // The first to set it: nothing has been read yet.
+        peer.set_state(Arc::new(Connection::with(self.context.clone())));
+    }
+
     fn stray_response(&self, peer: &Peer, response: StrayResponse<'_>) {
-        approvals::stray(&self.0, peer, response);
+        approvals::stray(&self.hubs, peer, response);
     }
 
     fn overflowed(&self, peer: &Peer) {
@@ -215,6 +252,6 @@ impl Hooks for AppHooks {
     }
 
     fn closed(&self, peer: &Peer, _reason: &CloseReason) {
-        self.0.disconnected(peer);
+        self.hubs.disconnected(peer);
     }
 }

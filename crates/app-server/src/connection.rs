@@ -7,7 +7,8 @@
 
 pub(crate) mod flow;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -39,9 +40,33 @@ pub(crate) struct Client {
     pub(crate) capabilities: ClientCapabilities,
 }
 
+/// What a connection brings along from the program that made it.
+#[derive(Clone, Default)]
+pub struct ConnectionContext {
+    /// Where its relative directories begin, and where its threads work that name none; absolute. Else the server's.
+    pub base_dir: Option<PathBuf>,
+    /// Variables that agents of its threads may be given. In memory only.
+    pub env: Option<Arc<BTreeMap<String, String>>>,
+    /// Provider of its threads that name none. Else the server's.
+    pub default_provider: Option<String>,
+}
+
+// Variables carry secrets: only their names are shown.
+impl std::fmt::Debug for ConnectionContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectionContext")
+            .field("base_dir", &self.base_dir)
+            .field("env", &self.env.as_ref().map(|env| env.keys()))
+            .field("default_provider", &self.default_provider)
+            .finish()
+    }
+}
+
 /// The state of one connection; kept in its [`Peer`], so it must not hold one.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
+    /// What it came with.
+    pub(crate) context: ConnectionContext,
     client: OnceLock<Client>,
     /// The threads it follows, is held for, or has missed something of.
     flows: Mutex<HashMap<SessionId, Arc<Flow>>>,
@@ -63,6 +88,11 @@ pub(crate) enum Missed {
 }
 
 impl Connection {
+    /// The state of a connection that begins.
+    pub(crate) fn with(context: ConnectionContext) -> Self {
+        Self { context, ..Self::default() }
+    }
+
     /// The state of this peer's connection, made when first asked for.
     pub(crate) fn of(peer: &Peer) -> Arc<Self> {
         loop {

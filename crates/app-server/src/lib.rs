@@ -17,6 +17,7 @@ mod methods;
 pub mod view;
 
 pub use app::{AppInfo, AppServer};
+pub use connection::ConnectionContext;
 pub use document::{DocumentError, open_rpc_text, schema_text};
 pub use doors::{DoorCaller, Doors};
 pub use hubs::Hubs;

@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// The built-in agent, on stdin and stdout
     #[command(hide = true)]
     Rehearsal,
+    /// The server of a home, as the other commands start it
+    #[command(hide = true)]
+    Server,
 }
 
 /// Run one prompt in a directory and watch it

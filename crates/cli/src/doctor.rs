@@ -182,12 +182,13 @@ impl Findings {
             Ok(line) => line,
             Err(error) => return self.add("providers", "rehearsal", State::Broken, told(&error), None),
         };
-        let catalog = match catalog(home, config, rehearsal, setup::environment()) {
+        let offered = setup::environment();
+        let catalog = match catalog(home, config, rehearsal, offered.clone()) {
             Ok(catalog) => catalog,
             Err(error) => return self.add("providers", "config.toml", State::Broken, told(&error), None),
         };
         let default = catalog.default_provider().clone();
-        let mut statuses = catalog.list();
+        let mut statuses = catalog.list(&offered);
         statuses.sort_by_key(|status| !status.available);
         if !statuses.iter().any(|status| status.provider == default) {
             let hint = "set default_provider in config.toml to one of the names below".to_owned();

@@ -9,6 +9,7 @@ mod logs;
 mod run;
 mod schema;
 mod serve;
+mod server;
 mod setup;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::main(&global, &args),
         Command::Doctor(args) => doctor::main(&global, args),
         Command::Schema(args) => schema::main(args),
+        Command::Server => server::main(&global),
         Command::Rehearsal => signalbox_rehearsal::run(),
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use signalbox_agents::{LaunchSpec, Quirks, environment, preset, presets};
+use signalbox_agents::{LaunchSpec, Quirks, environment, login_path, preset, presets};
 use signalbox_facts::Provider;
+use tokio::sync::OnceCell;
 
 use crate::submission::OpError;
 
@@ -66,7 +68,16 @@ pub struct Catalog {
     entries: Vec<ProviderEntry>,
     default: Provider,
     base_env: BTreeMap<String, String>,
-    fallback_env: BTreeMap<String, String>,
+    fallback_env: Fallback,
+}
+
+/// What is offered to agents of sessions whose connection offers nothing.
+#[derive(Clone, Debug)]
+enum Fallback {
+    /// These variables.
+    Given(Arc<BTreeMap<String, String>>),
+    /// The `PATH` of the user's login shell, which is asked when it is first needed.
+    LoginShell(Arc<OnceCell<Arc<BTreeMap<String, String>>>>),
 }
 
 impl Catalog {
@@ -87,7 +98,30 @@ impl Catalog {
                 None => entries.push(entry),
             }
         }
-        Self { entries, default, base_env, fallback_env }
+        Self { entries, default, base_env, fallback_env: Fallback::Given(Arc::new(fallback_env)) }
+    }
+
+    /// The same, with the `PATH` of the user's login shell as what connections without an environment offer.
+    #[must_use]
+    pub fn with_login_shell(self) -> Self {
+        Self { fallback_env: Fallback::LoginShell(Arc::default()), ..self }
+    }
+
+    /// What agents are offered for a connection that offers `own`.
+    pub async fn offered(
+        &self,
+        own: Option<&Arc<BTreeMap<String, String>>>,
+    ) -> Arc<BTreeMap<String, String>> {
+        match (own, &self.fallback_env) {
+            (Some(own), _) => Arc::clone(own),
+            (None, Fallback::Given(given)) => Arc::clone(given),
+            (None, Fallback::LoginShell(asked)) => {
+                let ask = async || {
+                    Arc::new(BTreeMap::from([("PATH".to_owned(), login_path(&self.base_env).await)]))
+                };
+                Arc::clone(asked.get_or_init(ask).await)
+            }
+        }
     }
 
     /// The provider of sessions that name none.
@@ -96,10 +130,11 @@ impl Catalog {
         &self.default
     }
 
-    /// Every provider with whether it can be used from here.
+    /// Every provider with whether it can be used with what is [offered](Catalog::offered).
     #[must_use]
-    pub fn list(&self) -> Vec<ProviderStatus> {
-        self.entries.iter().map(|entry| self.status(entry)).collect()
+    pub fn list(&self, offered: &BTreeMap<String, String>) -> Vec<ProviderStatus> {
+        let path = offered.get("PATH").map(String::as_str);
+        self.entries.iter().map(|entry| status(entry, path)).collect()
     }
 
     /// One provider.
@@ -122,7 +157,7 @@ impl Catalog {
         entry.map(|entry| entry.reads_rules.clone()).unwrap_or_default()
     }
 
-    /// How to start a provider for a session in this directory, out of what a connection offers as environment.
+    /// How to start a provider for a session in this directory, out of what is [offered](Catalog::offered).
     ///
     /// # Errors
     /// Unknown provider, or none of its commands is there.
@@ -130,10 +165,9 @@ impl Catalog {
         &self,
         provider: &Provider,
         cwd: &Path,
-        offered: Option<&BTreeMap<String, String>>,
+        offered: &BTreeMap<String, String>,
     ) -> Result<LaunchSpec, OpError> {
         let entry = self.entry(provider)?;
-        let offered = offered.unwrap_or(&self.fallback_env);
         let env = environment(self.base_env.clone(), offered, &entry.allow_env, &entry.env);
         let line = installed(entry, env.get("PATH"), cwd).ok_or_else(|| OpError::ProviderUnavailable {
             provider: provider.to_string(),
@@ -155,22 +189,21 @@ impl Catalog {
             install_hint: entry.hint.clone(),
         })
     }
+}
 
-    fn status(&self, entry: &ProviderEntry) -> ProviderStatus {
-        let path = self.fallback_env.get("PATH").map(String::as_str);
-        let found = installed(entry, path, Path::new("/"));
-        let reason = found.is_none().then(|| {
-            let missing = format!("{:?} was not found on PATH", entry.missing(path, Path::new("/")));
-            entry.hint.as_ref().map_or(missing.clone(), |hint| format!("{missing}; {hint}"))
-        });
-        ProviderStatus {
-            provider: entry.provider.clone(),
-            title: entry.title.clone(),
-            available: found.is_some(),
-            reason,
-            command: found.or_else(|| entry.commands.first()).cloned().unwrap_or_default(),
-            mediated: entry.mediated,
-        }
+fn status(entry: &ProviderEntry, path: Option<&str>) -> ProviderStatus {
+    let found = installed(entry, path, Path::new("/"));
+    let reason = found.is_none().then(|| {
+        let missing = format!("{:?} was not found on PATH", entry.missing(path, Path::new("/")));
+        entry.hint.as_ref().map_or(missing.clone(), |hint| format!("{missing}; {hint}"))
+    });
+    ProviderStatus {
+        provider: entry.provider.clone(),
+        title: entry.title.clone(),
+        available: found.is_some(),
+        reason,
+        command: found.or_else(|| entry.commands.first()).cloned().unwrap_or_default(),
+        mediated: entry.mediated,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use signalbox_facts::SessionId;
-use signalbox_store::StoreFigures;
+use signalbox_store::{Listed, StoreFigures};
 
 use crate::bus::RingFigures;
 use crate::engine::Engine;
@@ -37,6 +37,22 @@ impl Engine {
             return Ok(explanation);
         }
         Ok(Explanation::of_row(&self.row(session).await?, Why::NotLoaded))
+    }
+
+    /// Whether there is something that would be cut off or lost if the server left now: a turn that runs or waits for an
+    /// answer, or an ephemeral session. True as well if that cannot be known.
+    pub async fn is_busy(&self) -> bool {
+        let stores = &self.core().stores;
+        if stores.has_ephemeral() {
+            return true;
+        }
+        match stores.disk.reader.open_sessions().await {
+            Ok(open) => open.iter().any(|one| matches!(one, Listed::Session(_))),
+            Err(error) => {
+                tracing::warn!(%error, "whether turns run cannot be read");
+                true
+            }
+        }
     }
 
     /// Everything at once: loaded sessions are asked side by side.

@@ -222,6 +222,14 @@ impl Engine {
         self.handle(session).await.map(drop)
     }
 
+    /// Offers variables to the next agent of a session in memory: whoever resumes it says where its agents live. Held in
+    /// memory only.
+    pub fn offer(&self, session: SessionId, env: Option<&Arc<BTreeMap<String, String>>>) {
+        if let Some(handle) = self.handle_in_memory(session) {
+            handle.offer(env);
+        }
+    }
+
     /// Everything that a session commits from now on.
     ///
     /// # Errors
@@ -398,7 +406,8 @@ impl Engine {
         let base = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
         let cwd = existing_directory(&base, &new.cwd, "cwd")?;
         let roots = existing_directories(&cwd, &new.roots, "roots")?;
-        self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
+        let offered = self.core.catalog.offered(origin.env.as_ref()).await;
+        self.core.catalog.launch(&provider, &cwd, &offered)?;
         if new.ephemeral && new.use_worktree {
             let message =
                 "an ephemeral thread leaves nothing behind that would know its worktree; start a thread \
@@ -447,7 +456,8 @@ impl Engine {
             }
         };
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
-        cell.get_or_init(async || Handle::spawn(&self.core, row, 0, released)).await;
+        let handle = cell.get_or_init(async || Handle::spawn(&self.core, row, 0, released)).await;
+        handle.offer(origin.env.as_ref());
         place.stored(&self.core).await;
         Ok(Accepted::Created { session })
     }

@@ -46,6 +46,11 @@ impl Stores {
         ephemeral.unwrap_or(&self.disk).clone()
     }
 
+    /// Whether there is any ephemeral session.
+    pub(crate) fn has_ephemeral(&self) -> bool {
+        !self.memory.lock().sessions.is_empty()
+    }
+
     pub(crate) fn reader_of(&self, session: SessionId) -> Reader {
         self.of(session).reader
     }

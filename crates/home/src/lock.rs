@@ -70,14 +70,7 @@ impl Lock {
     pub fn take(home: &Home, role: &str, version: &str) -> Result<Self, LockError> {
         let path = home.lock_file();
         let failed = |source| LockError::File { path: path.clone(), source };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(failed)?;
+        let mut file = open(&path).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -115,11 +108,77 @@ impl Drop for Lock {
 }
 
 impl Holder {
-    /// Who wrote itself into the home's lock file last. It may have died since; only [`Lock::take`] knows.
+    /// Who wrote itself into the home's lock file last. It may have died since; [`Holder::current`] knows.
     #[must_use]
     pub fn last(home: &Home) -> Option<Self> {
         File::open(home.lock_file()).ok().and_then(|mut file| read(&mut file))
     }
+
+    /// Who holds the home's lock right now.
+    #[must_use]
+    pub fn current(home: &Home) -> Held {
+        let Ok(mut file) = File::open(home.lock_file()) else { return Held::Free };
+        // The kernel knows whether the process that wrote itself into the file still lives. If it does not, the lock is
+        // ours for this moment; whoever wants it just now tries again.
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Held::Free,
+            Err(_) => read(&mut file).map_or(Held::Unknown, Held::By),
+        }
+    }
+}
+
+/// Whether a home's lock is held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// By nobody.
+    Free,
+    /// By a process that is just starting or ending.
+    Unknown,
+    /// By this one.
+    By(Holder),
+}
+
+/// The turn of one program to start the home's server: of several that find none, one starts it and the others wait.
+/// Held by the kernel, so it ends with its holder however that ends.
+#[derive(Debug)]
+pub struct StartTurn {
+    _file: File,
+}
+
+impl StartTurn {
+    /// Takes the turn if nobody has it.
+    ///
+    /// # Errors
+    /// If the file cannot be used.
+    pub fn try_take(home: &Home) -> Result<Option<Self>, LockError> {
+        Self::with(home, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Waits until the turn is free, and takes it. Blocks the thread.
+    ///
+    /// # Errors
+    /// If the file cannot be used.
+    pub fn wait(home: &Home) -> Result<Option<Self>, LockError> {
+        Self::with(home, FlockOperation::LockExclusive)
+    }
+
+    fn with(home: &Home, how: FlockOperation) -> Result<Option<Self>, LockError> {
+        let path = home.folder().join("starting");
+        let failed = |source| LockError::File { path: path.clone(), source };
+        let file = open(&path).map_err(failed)?;
+        loop {
+            match flock(&file, how) {
+                Ok(()) => return Ok(Some(Self { _file: file })),
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 fn read(file: &mut File) -> Option<Holder> {

@@ -4,6 +4,7 @@
 //! a contract with programs written elsewhere, so a field here is added, never renamed and never removed.
 
 pub mod app;
+pub mod greeting;
 pub mod ops;
 pub mod schema;
 

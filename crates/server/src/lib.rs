@@ -3,6 +3,7 @@
 pub mod access;
 mod doors;
 pub mod http;
+pub mod life;
 pub mod ops_socket;
 mod providers;
 mod signals;

@@ -19,17 +19,17 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, AccessDoors, AccessError, AccessOptions, Audit};
 use crate::http::{HttpLimits, Site, SiteParts};
+use crate::life::Hall;
 use crate::ops_socket::OpsLimits;
 use crate::providers::{self, ProvidersError};
 use crate::signals::Signals;
-use crate::unix_door;
 
 /// Connections to a unix socket at a time; more wait to be accepted.
-const MAX_CONNECTIONS: usize = 1024;
+pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// How long the hubs may take to hand out what the end of the turns has told.
 const TELLING: Duration = Duration::from_secs(5);
 /// How long everything may take after a signal; then the process leaves with what is left undone.
-const LEAVING: Duration = Duration::from_secs(30);
+pub(crate) const LEAVING: Duration = Duration::from_secs(30);
 
 /// What a server is made of.
 #[derive(Debug)]
@@ -85,18 +85,25 @@ pub enum Drained {
 /// A running server.
 #[derive(Debug)]
 pub struct Standalone {
-    config: Config,
     store: Store,
-    app: AppServer,
-    service: Service,
-    access: Access,
-    site: Site,
-    connections: TaskTracker,
-    /// Cancelled: doors accept nobody any more.
-    leaving: CancellationToken,
-    /// Cancelled: connections drain and end.
-    closing: CancellationToken,
+    serving: Serving,
     _lock: Lock,
+}
+
+/// What a door needs to serve its connections. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Serving {
+    pub(crate) config: Arc<Config>,
+    pub(crate) app: AppServer,
+    pub(crate) service: Service,
+    pub(crate) access: Access,
+    pub(crate) site: Site,
+    /// The connections; the server waits for them when it leaves.
+    pub(crate) connections: TaskTracker,
+    /// Cancelled: doors accept nobody any more.
+    pub(crate) leaving: CancellationToken,
+    /// Cancelled: connections drain and end.
+    pub(crate) closing: CancellationToken,
 }
 
 impl Standalone {
@@ -105,8 +112,13 @@ impl Standalone {
     /// # Errors
     /// If the home is in use, its database cannot be opened, or the configuration makes no sense.
     pub async fn start(setup: Setup) -> Result<Self, StartError> {
-        let Setup { home, config, role, base_dir, rehearsal, env } = setup;
-        let lock = Lock::take(&home, role, env!("CARGO_PKG_VERSION"))?;
+        let lock = Lock::take(&setup.home, setup.role, env!("CARGO_PKG_VERSION"))?;
+        Self::start_with(lock, setup).await
+    }
+
+    /// The same for whoever holds the lock already.
+    pub(crate) async fn start_with(lock: Lock, setup: Setup) -> Result<Self, StartError> {
+        let Setup { home, config, role: _, base_dir, rehearsal, env } = setup;
         let catalog = providers::catalog(&home, &config, rehearsal, env)?;
         let path = home.database();
         let failed = |source| StartError::Store { path: path.clone(), source };
@@ -164,7 +176,14 @@ impl Standalone {
             options,
             leaving: leaving.clone(),
         });
-        Ok(Self { config, store, app, service, access, site, connections, leaving, closing, _lock: lock })
+        let config = Arc::new(config);
+        let serving = Serving { config, app, service, access, site, connections, leaving, closing };
+        Ok(Self { store, serving, _lock: lock })
+    }
+
+    /// What doors need.
+    pub(crate) fn serving(&self) -> &Serving {
+        &self.serving
     }
 
     /// Serves one connection that is not cut for being slow, on a task of its own. The future says how it ended, or that
@@ -178,10 +197,10 @@ impl Standalone {
         let options = ConnOptions {
             label: label.into(),
             input_ended: Some(input_ended.clone()),
-            ..self.options(ConnOptions::stdio())
+            ..self.serving.options(ConnOptions::stdio())
         };
-        let service = self.service.clone();
-        let ended = self.connections.spawn(async move { serve(transport, service, options).await });
+        let service = self.serving.service.clone();
+        let ended = self.serving.connections.spawn(async move { serve(transport, service, options).await });
         async move {
             tokio::select! {
                 ended = ended => ended.unwrap_or(CloseReason::Dropped),
@@ -192,33 +211,27 @@ impl Standalone {
 
     /// Accepts clients of a unix socket until the server leaves.
     pub fn listen(&self, door: UnixDoor) -> impl Future<Output = ()> + Send + use<> {
-        let options = ConnOptions { label: "unix".into(), ..self.options(ConnOptions::default()) };
-        let (service, site) = (self.service.clone(), self.site.clone());
-        let (leaving, connections) = (self.leaving.clone(), self.connections.clone());
-        async move {
-            let handle =
-                |stream| unix_door::serve_stream(stream, service.clone(), options.clone(), site.clone());
-            door.run(MAX_CONNECTIONS, leaving, &connections, handle).await;
-        }
+        let hall = Hall::of(self.serving.clone());
+        async move { hall.run(door).await }
     }
 
     /// What its HTTP listeners share.
     #[must_use]
     pub fn site(&self) -> &Site {
-        &self.site
+        &self.serving.site
     }
 
     /// Who may come in through its HTTP listeners.
     #[must_use]
     pub fn access(&self) -> &Access {
-        &self.access
+        &self.serving.access
     }
 
     /// Ends the server in order: nobody new comes in, open turns end as interrupted, every client is told, connections
     /// end, the store is closed. A second signal, or half a minute, cuts it short. Clients that go often end the server's
     /// input and send one signal besides; that is one wish, not two.
     pub async fn drain(self, signals: &mut Signals) -> Drained {
-        self.leaving.cancel();
+        self.serving.leaving.cancel();
         let mut left = std::pin::pin!(self.leave());
         let mut too_long = std::pin::pin!(tokio::time::sleep(LEAVING));
         loop {
@@ -239,20 +252,24 @@ impl Standalone {
     }
 
     async fn leave(&self) {
-        self.app.engine().shutdown().await;
+        let Serving { app, access, closing, connections, .. } = &self.serving;
+        app.engine().shutdown().await;
         // The hubs hand out the last they have heard before the connections end.
-        if tokio::time::timeout(TELLING, self.app.shutdown()).await.is_err() {
+        if tokio::time::timeout(TELLING, app.shutdown()).await.is_err() {
             tracing::warn!("some clients may not have been told the end of their turns");
         }
-        self.closing.cancel();
-        self.connections.close();
-        self.connections.wait().await;
-        self.app.shutdown().await;
-        self.access.finish().await;
+        closing.cancel();
+        connections.close();
+        connections.wait().await;
+        app.shutdown().await;
+        access.finish().await;
         self.store.close().await;
     }
+}
 
-    fn options(&self, kind: ConnOptions) -> ConnOptions {
+impl Serving {
+    /// How a connection of this kind is served.
+    pub(crate) fn options(&self, kind: ConnOptions) -> ConnOptions {
         conn_options(&self.config, &self.app, &self.closing, &self.connections, kind)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use signalbox_rpc::{ConnOptions, Framed, Framing, Prefixed, Protocol, Service, serve, sniff};
 use tokio::net::UnixStream;
 
@@ -10,12 +11,18 @@ use crate::http::{ConnInfo, Site, serve_http};
 /// How long a client may be silent before it is taken for one that will speak lines.
 const SNIFFING: Duration = Duration::from_secs(10);
 
-/// Serves one client until it ends.
-pub(crate) async fn serve_stream(stream: UnixStream, service: Service, options: ConnOptions, site: Site) {
+/// Serves one client until it ends. `ahead` was read of the stream already.
+pub(crate) async fn serve_stream(
+    ahead: Bytes,
+    stream: UnixStream,
+    service: Service,
+    options: ConnOptions,
+    site: Site,
+) {
     let shutdown = options.shutdown.clone();
     let sniffed = tokio::select! {
         biased;
-        sniffed = sniff(stream, SNIFFING) => sniffed,
+        sniffed = sniff(Prefixed::new(ahead, stream), SNIFFING) => sniffed,
         () = shutdown.cancelled() => return,
     };
     let (protocol, stream) = match sniffed {
@@ -31,6 +38,8 @@ pub(crate) async fn serve_stream(stream: UnixStream, service: Service, options: 
         Protocol::Http => return serve_http(stream, ConnInfo::unix(&site), site).await,
     };
     let (begin, stream) = stream.into_parts();
+    let (rest, stream) = stream.into_parts();
     let (reader, writer) = stream.into_split();
-    serve(Framed::new(framing, Prefixed::new(begin, reader), writer), service, options).await;
+    let reader = Prefixed::new(begin, Prefixed::new(rest, reader));
+    serve(Framed::new(framing, reader, writer), service, options).await;
 }

@@ -73,7 +73,7 @@ fn fork_op(
         session: params.thread_id,
         through_turn: params.last_turn_id,
         settings: SettingsPatch {
-            cwd: directory(ctx.app(), params.cwd.as_deref()),
+            cwd: directory(ctx, params.cwd.as_deref()),
             roots: params.runtime_workspace_roots,
             model: params.model,
             effort: effort.and_then(|effort| effort.as_str()).map(str::to_owned),

@@ -6,6 +6,7 @@ use signalbox_protocol::app::{OpSubmitParams, OpSubmitResult, method};
 use signalbox_protocol::ops::Op;
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
+use super::settings::directory;
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::errors::{self, Error};
 
@@ -22,7 +23,12 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
 }
 
 async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitResult, Error> {
-    let op = params.op;
+    let mut op = params.op;
+    if let Op::NewSession(new) = &mut op
+        && let Some(cwd) = directory(&ctx, Some(&new.cwd))
+    {
+        new.cwd = cwd;
+    }
     let (held, new) = match (&op, op.session()) {
         (Op::NewSession(_) | Op::Fork { .. }, _) => {
             let session = SessionId::generate();

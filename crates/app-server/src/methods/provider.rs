@@ -7,7 +7,7 @@ use signalbox_protocol::app::{
 };
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, RpcError};
 
-use crate::app::AppServer;
+use crate::app::{AppServer, default_provider, env};
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
     registry
@@ -30,9 +30,9 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
 }
 
 async fn list(ctx: Ctx<AppServer>, _: ProviderListParams) -> Result<ProviderListResult, RpcError> {
-    let default = ctx.app().engine().catalog().default_provider().clone();
+    let default = default_provider(&ctx);
     let info = |status: ProviderStatus| ProviderInfo {
-        is_default: status.provider == default,
+        is_default: status.provider.as_str() == default,
         id: status.provider.to_string(),
         name: status.title,
         available: status.available,
@@ -42,7 +42,7 @@ async fn list(ctx: Ctx<AppServer>, _: ProviderListParams) -> Result<ProviderList
         auth_methods: Vec::new(),
         mediated: status.mediated,
     };
-    Ok(ProviderListResult { data: statuses(ctx.app()).await?.into_iter().map(info).collect() })
+    Ok(ProviderListResult { data: statuses(&ctx).await?.into_iter().map(info).collect() })
 }
 
 async fn list_for_existing(
@@ -57,14 +57,15 @@ async fn list_for_existing(
         settings: ProviderSettings::Openai,
     };
     Ok(ModelProviderListResult {
-        data: statuses(ctx.app()).await?.into_iter().map(summary).collect(),
-        default_provider_id: ctx.app().engine().catalog().default_provider().to_string(),
+        data: statuses(&ctx).await?.into_iter().map(summary).collect(),
+        default_provider_id: default_provider(&ctx),
         can_change_default: false,
     })
 }
 
-/// Looks for the commands on disk, beside everything else.
-async fn statuses(app: &AppServer) -> Result<Vec<ProviderStatus>, RpcError> {
-    let engine = app.engine().clone();
-    tokio::task::spawn_blocking(move || engine.catalog().list()).await.map_err(RpcError::internal)
+/// Looks for the commands on disk, where the caller's agents would be looked for, beside everything else.
+async fn statuses(ctx: &Ctx<AppServer>) -> Result<Vec<ProviderStatus>, RpcError> {
+    let engine = ctx.app().engine().clone();
+    let offered = engine.catalog().offered(env(ctx).as_ref()).await;
+    tokio::task::spawn_blocking(move || engine.catalog().list(&offered)).await.map_err(RpcError::internal)
 }

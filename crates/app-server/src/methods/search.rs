@@ -15,7 +15,7 @@ use signalbox_store::{Found, SearchQuery, SearchTerm, SortKey};
 use tokio_util::sync::CancellationToken;
 
 use super::threads::{cursor_in, cursor_out, sources, thread_of};
-use crate::app::AppServer;
+use crate::app::{AppServer, base_dir};
 use crate::connection::Connection;
 use crate::errors::{self, Error};
 
@@ -119,7 +119,8 @@ async fn files(ctx: Ctx<AppServer>, params: FuzzyFileSearchParams) -> Result<Fuz
         return Err(errors::invalid("roots", format!("more than {MAX_ROOTS} roots; leave some out")));
     }
     let app = ctx.app();
-    let paths: Vec<PathBuf> = roots.iter().map(|root| app.info().base_dir.join(root)).collect();
+    let base = base_dir(&ctx);
+    let paths: Vec<PathBuf> = roots.iter().map(|root| base.join(root)).collect();
     // Its own token: a newer search takes what this one has, but a call that the client cancels has no result.
     let cancelled = CancellationToken::new();
     // Whatever ends this call ends its search.

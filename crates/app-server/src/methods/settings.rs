@@ -12,7 +12,7 @@ use signalbox_protocol::app::{
 use signalbox_protocol::ops::{self, Op, PolicyPatch, SettingsPatch};
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
-use crate::app::{AppServer, hold, origin, session_id};
+use crate::app::{AppServer, base_dir, hold, origin, session_id};
 use crate::errors::{self, Error};
 use crate::hub::Hub;
 use crate::view::convert;
@@ -65,7 +65,7 @@ async fn update(ctx: Ctx<AppServer>, params: ThreadSettingsUpdateParams) -> Resu
         policy: params.policy,
     };
     let settings = SettingsPatch {
-        cwd: directory(ctx.app(), params.cwd.as_deref()),
+        cwd: directory(&ctx, params.cwd.as_deref()),
         roots: params.runtime_workspace_roots,
         model: params.model,
         effort: params.effort,
@@ -185,10 +185,10 @@ pub(super) fn only_local(environments: Option<&[TurnEnvironment]>) -> Result<(),
     }
 }
 
-/// A directory that a client names; a relative one begins at the server's base directory.
-pub(super) fn directory(app: &AppServer, path: Option<&str>) -> Option<String> {
+/// A directory that a client names; a relative one begins at its connection's base directory.
+pub(super) fn directory(ctx: &Ctx<AppServer>, path: Option<&str>) -> Option<String> {
     let path = path.filter(|path| !path.trim().is_empty())?;
-    Some(app.info().base_dir.join(Path::new(path)).display().to_string())
+    Some(base_dir(ctx).join(Path::new(path)).display().to_string())
 }
 
 /// One sentence about fields that were given and have no meaning here.

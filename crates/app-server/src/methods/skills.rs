@@ -10,7 +10,7 @@ use signalbox_protocol::app::{
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry};
 
 use super::settings::directory;
-use crate::app::AppServer;
+use crate::app::{AppServer, base_dir};
 use crate::errors::{self, Error};
 
 /// Most directories of one call: each is looked through.
@@ -37,11 +37,11 @@ async fn list(ctx: Ctx<AppServer>, params: SkillsListParams) -> Result<SkillsLis
     }
     let mut cwds = params.cwds;
     if cwds.is_empty() {
-        cwds.push(app.info().base_dir.display().to_string());
+        cwds.push(base_dir(&ctx).display().to_string());
     }
     let mut data = Vec::with_capacity(cwds.len());
     for cwd in cwds {
-        let folder = directory(app, Some(&cwd)).map_or_else(|| app.info().base_dir.clone(), PathBuf::from);
+        let folder = directory(&ctx, Some(&cwd)).map_or_else(|| base_dir(&ctx), PathBuf::from);
         data.push(entry(app, cwd, folder).await);
     }
     Ok(SkillsListResult { data })

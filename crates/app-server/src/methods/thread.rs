@@ -15,7 +15,7 @@ use signalbox_store::Moment;
 
 use super::settings::{PolicyWishes, directory, not_used, only_local, sandbox_of};
 use super::turns;
-use crate::app::{AppServer, hold, origin, session_id};
+use crate::app::{AppServer, base_dir, default_provider, env, hold, origin, session_id};
 use crate::connection::{Connection, Subscriber};
 use crate::errors::{self, Error};
 use crate::hub::frames::Cursor;
@@ -99,11 +99,9 @@ fn new_session(
     params: ThreadStartParams,
     policy: Option<signalbox_protocol::ops::Policy>,
 ) -> NewSession {
-    let app = ctx.app();
     let provider = params.model_provider.filter(|name| !name.is_empty());
-    let provider = provider.unwrap_or_else(|| app.engine().catalog().default_provider().to_string());
-    let cwd =
-        directory(app, params.cwd.as_deref()).unwrap_or_else(|| app.info().base_dir.display().to_string());
+    let provider = provider.unwrap_or_else(|| default_provider(ctx));
+    let cwd = directory(ctx, params.cwd.as_deref()).unwrap_or_else(|| base_dir(ctx).display().to_string());
     let effort = params.config.as_ref().and_then(|config| config.get("model_reasoning_effort"));
     let effort = effort.and_then(|effort| effort.as_str()).map(str::to_owned);
     let source = source(ctx, params.thread_source.as_deref());
@@ -149,6 +147,7 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
     ctx.peer().map_err(Error::Rpc)?;
     hold(&ctx, session);
     let hub = app.hub(session).await?;
+    app.engine().offer(session, env(&ctx).as_ref());
     let mut warnings = apply_overrides(&ctx, &hub, &params).await?;
     let wants = if params.exclude_turns { Wants::Outline } else { Wants::Turn };
     let after = params.after_cursor.as_deref().and_then(|cursor| Cursor::place(app.hubs(), cursor));
@@ -196,7 +195,7 @@ async fn apply_overrides(
     };
     let now = hub.read(false).await?;
     let change = wishes.over(now.row.policy)?;
-    let mut cwd = directory(ctx.app(), params.cwd.as_deref());
+    let mut cwd = directory(ctx, params.cwd.as_deref());
     if let (Some(outside), Some(worktree)) = (&cwd, &now.row.worktree)
         && !Path::new(outside).starts_with(&worktree.path)
     {

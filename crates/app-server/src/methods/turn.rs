@@ -84,7 +84,7 @@ async fn start(ctx: Ctx<AppServer>, params: TurnStartParams) -> Result<TurnStart
         },
         client_message_id: params.client_user_message_id,
         settings: SettingsPatch {
-            cwd: directory(app, params.cwd.as_deref()),
+            cwd: directory(&ctx, params.cwd.as_deref()),
             roots: params.runtime_workspace_roots,
             model: params.model,
             effort: params.effort,

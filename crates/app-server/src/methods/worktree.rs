@@ -9,7 +9,7 @@ use signalbox_protocol::ops::Op;
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
 use super::settings::directory;
-use crate::app::{AppServer, hold, origin, session_id};
+use crate::app::{AppServer, base_dir, hold, origin, session_id};
 use crate::errors::Error;
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
@@ -40,8 +40,8 @@ async fn baselines(
     params: WorktreeBaselinesParams,
 ) -> Result<WorktreeBaselinesResult, Error> {
     let app = ctx.app();
-    let cwd = directory(app, params.cwd.as_deref());
-    let cwd = cwd.unwrap_or_else(|| app.info().base_dir.display().to_string());
+    let cwd = directory(&ctx, params.cwd.as_deref());
+    let cwd = cwd.unwrap_or_else(|| base_dir(&ctx).display().to_string());
     let line = |Baseline { kind, resolved }| match resolved {
         Ok(baseline) => BaselineChoice::Available(baseline),
         Err(unavailable) => BaselineChoice::Unavailable { kind, unavailable },

@@ -223,6 +223,7 @@ impl Actor {
                 }
                 Some(Step::Control(Control::Subscribe(reply))) => self.subscribe(reply),
                 Some(Step::Control(Control::Explain(reply))) => self.explain(reply, None),
+                Some(Step::Control(Control::Offer(offered))) => self.env = Some(offered.0),
                 Some(Step::Agent(Some(events))) => self.on_events(events).await,
                 Some(Step::Agent(None)) => self.agent = None,
                 Some(Step::Diff(done)) => self.diff_done(done).await,
@@ -377,6 +378,10 @@ impl Actor {
                     Some(Control::Explain(reply)) => {
                         let why = Why::Stalled { error: trouble.clone(), next_attempt_at_ms: retry_at_ms };
                         self.explain(reply, Some(why));
+                        continue;
+                    }
+                    Some(Control::Offer(offered)) => {
+                        self.env = Some(offered.0);
                         continue;
                     }
                     None => return,

@@ -116,7 +116,8 @@ impl Actor {
         let provider =
             provider.map_or_else(|| self.row.provider.clone(), |other| Provider::new(other.name()));
         let same_provider = provider == self.row.provider;
-        self.core.catalog.launch(&provider, &cwd, origin.env.as_deref())?;
+        let offered = self.core.catalog.offered(origin.env.as_ref()).await;
+        self.core.catalog.launch(&provider, &cwd, &offered)?;
         let kept = |value: &Option<String>| value.clone().filter(|_| same_provider);
         let instructions = convert::instructions_in(base_instructions, developer_instructions);
         let id_of = |turn: &Option<TurnRow>| turn.as_ref().map(|turn| turn.id);
@@ -172,11 +173,11 @@ impl Actor {
         let shown = row.last_seq;
         let mut receipt = vec![told.clone()];
         let unheard = AtomicBool::new(true);
-        cell.get_or_init(async || {
+        let handle = cell.get_or_init(async || {
             unheard.store(false, Ordering::Relaxed);
             Handle::spawn(&self.core, row, shown, std::mem::take(&mut receipt))
-        })
-        .await;
+        });
+        handle.await.offer(self.env.as_ref());
         if unheard.into_inner() {
             // Somebody has found and loaded it in the same moment.
             self.core.bus.committed(&[told]);

@@ -17,6 +17,7 @@ mod unattended;
 mod updates;
 mod worktree;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use signalbox_facts::{Committed, ConfigOption, ContextWindow, Model, RateLimit, Seq, SessionRow};
@@ -65,6 +66,15 @@ pub struct Live {
     pub rate_limits: Vec<RateLimit>,
 }
 
+/// Variables that an agent may be given. `Debug` shows none of them, because they are often secrets.
+pub(crate) struct Offered(pub(crate) Arc<BTreeMap<String, String>>);
+
+impl std::fmt::Debug for Offered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Offered")
+    }
+}
+
 /// The queues of a loaded session.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
@@ -82,6 +92,8 @@ pub(crate) enum Control {
     Subscribe(oneshot::Sender<SessionStream>),
     /// Somebody wants to know why it moves or not.
     Explain(oneshot::Sender<Explanation>),
+    /// A connection that uses the session offers its agent these variables.
+    Offer(Offered),
 }
 
 impl Handle {
@@ -144,6 +156,16 @@ impl Handle {
         let (reply, explanation) = oneshot::channel();
         self.control.send(Control::Explain(reply)).await.ok()?;
         explanation.await.ok()
+    }
+
+    /// Offers variables to the session's next agent, if somebody offers any. Where there is no room, the agent keeps what it
+    /// was offered before.
+    pub(crate) fn offer(&self, env: Option<&Arc<BTreeMap<String, String>>>) {
+        if let Some(env) = env
+            && self.control.try_send(Control::Offer(Offered(Arc::clone(env)))).is_err()
+        {
+            tracing::debug!("a session has no room for what its agent is offered");
+        }
     }
 
     /// What waits in the two queues.

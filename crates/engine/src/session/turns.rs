@@ -346,7 +346,7 @@ impl Actor {
             return;
         }
         if self.agent.is_none()
-            && let Err(error) = self.start_agent()
+            && let Err(error) = self.start_agent().await
         {
             self.finish_turn(TurnStatus::Failed, None, Some(error.to_failure())).await;
             return;
@@ -372,9 +372,10 @@ impl Actor {
         }
     }
 
-    fn start_agent(&mut self) -> Result<(), OpError> {
+    async fn start_agent(&mut self) -> Result<(), OpError> {
         let cwd = self.turn.as_ref().map_or(&self.row.cwd, |turn| &turn.cwd).clone();
-        let spec = self.core.catalog.launch(&self.row.provider, &cwd, self.env.as_deref())?;
+        let offered = self.core.catalog.offered(self.env.as_ref()).await;
+        let spec = self.core.catalog.launch(&self.row.provider, &cwd, &offered)?;
         let open = OpenSession {
             cwd: cwd.clone(),
             roots: self.row.roots.clone(),

@@ -157,7 +157,11 @@ async fn a_capability_token_is_a_file_or_a_hash() {
         Keys::load(&ListenerAuth { ws_auth: Some(ws_auth), ..ListenerAuth::default() })
     };
     let path = stage.private_file("ws-token", &format!("{TOKEN}\n"));
-    for keys in [load(Some(&path), None), load(None, Some(&sha256(TOKEN))), load(None, Some(&sha256(TOKEN).to_uppercase()))] {
+    for keys in [
+        load(Some(&path), None),
+        load(None, Some(&sha256(TOKEN))),
+        load(None, Some(&sha256(TOKEN).to_uppercase())),
+    ] {
         let access = stage.with(keys.unwrap());
         assert_eq!(enters(&access, TOKEN).await.unwrap().role, Role::Operator);
         assert_eq!(enters(&access, "nope").await.unwrap_err().status, 401);
@@ -182,7 +186,8 @@ fn signed(stage: &Stage, issuer: Option<&str>, audience: Option<&str>) -> Access
 }
 
 fn jwt(claims: &Value) -> String {
-    encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(SECRET.as_bytes()).unwrap()).unwrap()
+    encode(&Header::new(Algorithm::HS256), claims, &EncodingKey::from_secret(SECRET.as_bytes()).unwrap())
+        .unwrap()
 }
 
 #[tokio::test]
@@ -298,7 +303,10 @@ async fn who_guesses_is_locked_out_and_a_paired_neighbour_is_not() {
         last = enters(&access, "guess").await.err();
     }
     let locked = last.unwrap();
-    assert_eq!((locked.status, locked.reason, locked.retry_after_seconds()), (429, "too_many_attempts", Some(60)));
+    assert_eq!(
+        (locked.status, locked.reason, locked.retry_after_seconds()),
+        (429, "too_many_attempts", Some(60))
+    );
     assert_eq!(locked.body()["error"]["retryAfterMs"], 60_000);
     // From there nothing that could be guessed is even looked at, right or wrong.
     assert_eq!(enters(&access, TOKEN).await.unwrap_err().status, 429);
@@ -334,6 +342,9 @@ async fn pairing_and_tickets_are_asked_for_at_a_bounded_rate() {
 async fn a_refusal_is_the_same_error_over_json_rpc() {
     let stage = Stage::new().await;
     let refused = enters(&stage.access, "nope").await.unwrap_err().rpc();
-    assert_eq!((refused.code, refused.reason, &refused.data["needs"]), (-32020, "unauthorized", &json!("bearer")));
+    assert_eq!(
+        (refused.code, refused.reason, &refused.data["needs"]),
+        (-32020, "unauthorized", &json!("bearer"))
+    );
     assert_eq!(ConnectionRole::Owner, serde_json::from_value(json!("owner")).unwrap());
 }

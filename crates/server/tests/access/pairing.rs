@@ -81,9 +81,15 @@ async fn a_url_has_the_code_in_its_fragment_and_the_newest_open_listener_in_fron
     drop(first);
     let made = offer(Some("https://tunnel.example/box/")).unwrap();
     assert!(made.url.unwrap().starts_with("https://tunnel.example/box/pair#token=sbx_pair_"));
-    for wrong in ["", "box.example", "javascript:alert(1)", "http://", "http://x/?q", "http://x/#f", "http://x y"] {
+    for wrong in
+        ["", "box.example", "javascript:alert(1)", "http://", "http://x/?q", "http://x/#f", "http://x y"]
+    {
         let error = offer(Some(wrong)).unwrap_err();
-        assert_eq!((error.reason, error.data["path"].as_str()), ("invalid_params", Some("baseUrl")), "{wrong}");
+        assert_eq!(
+            (error.reason, error.data["path"].as_str()),
+            ("invalid_params", Some("baseUrl")),
+            "{wrong}"
+        );
     }
     assert_eq!(stage.audited("listener_opened").len(), 2);
     assert_eq!(stage.audited("listener_closed").len(), 2);

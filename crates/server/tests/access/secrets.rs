@@ -42,8 +42,10 @@ fn contents(folder: &std::path::Path) -> Vec<u8> {
 async fn secrets_are_in_no_file_and_no_log() {
     let logged = Logged::default();
     let writer = logged.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
     let _logging = tracing::subscriber::set_default(subscriber);
 
     let stage = Stage::new().await;
@@ -70,7 +72,8 @@ async fn secrets_are_in_no_file_and_no_log() {
     assert!(String::from_utf8_lossy(&logs).contains("paired"), "something was logged");
     assert!(files.len() > 4096, "something was stored");
     assert!(again.body.to_string().len() > 10 && !again.body.to_string().contains(guess));
-    let found = |place: &[u8], secret: &str| place.windows(secret.len()).any(|part| part == secret.as_bytes());
+    let found =
+        |place: &[u8], secret: &str| place.windows(secret.len()).any(|part| part == secret.as_bytes());
     for secret in [&home, &made.code, &used.bearer, &second, &ticket, guess] {
         // Also without what says its kind.
         for part in [secret, &secret[secret.len() - 20..]] {

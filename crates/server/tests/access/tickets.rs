@@ -43,7 +43,8 @@ async fn s120_s121_a_ticket_opens_one_socket() {
 async fn a_ticket_is_worth_nothing_after_five_minutes() {
     let stage = Stage::new().await;
     let device = stage.paired(Role::Operator).await;
-    let (young, old) = (ticket(&stage.access, &device.bearer).await, ticket(&stage.access, &device.bearer).await);
+    let (young, old) =
+        (ticket(&stage.access, &device.bearer).await, ticket(&stage.access, &device.bearer).await);
     stage.hands.pass(Duration::from_secs(299));
     stage.access.redeem(Some(&young), here()).await.unwrap();
     stage.hands.set_back(Duration::from_secs(3600));

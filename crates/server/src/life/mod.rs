@@ -1,0 +1,21 @@
+//! The life of a home's server: found or started by whoever needs it, and gone when nobody does. What it serves is elsewhere.
+//!
+//! - [`connect_home`] is the client's side: connects, starts the server if none runs, introduces the connection.
+//! - [`Detached`] is the server's side: takes the lock, listens on the home's socket, leaves when it is idle or asked to.
+
+mod connect;
+mod detached;
+mod introduce;
+mod launch;
+mod log;
+mod overrides;
+mod presence;
+mod socket;
+mod version;
+
+pub use connect::{ConnectError, Connected, connect_home, find_server};
+pub use detached::{DetachedError, detached};
+pub use launch::{Launch, LaunchError, Readiness};
+pub use log::ServerLog;
+pub use overrides::for_server;
+pub(crate) use socket::Hall;

@@ -1,0 +1,128 @@
+//! The home's socket: accepts, hears the greeting, answers it, and serves the connection.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use signalbox_app_server::ConnectionContext;
+use signalbox_protocol::greeting::{GREETING_PROTOCOL, Greeting, Welcome};
+use signalbox_rpc::{ConnOptions, UnixDoor};
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+
+use super::introduce::{Arrival, send};
+use super::overrides::of_connection;
+use super::presence::Presence;
+use super::version::{VERSION, is_newer};
+use crate::standalone::{MAX_CONNECTIONS, Serving};
+use crate::unix_door;
+
+/// The server as its socket sees it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Hall {
+    pub(crate) serving: Serving,
+    pub(crate) presence: Presence,
+    /// Cancelled: a newer program wants to start its own server.
+    replaced: CancellationToken,
+    may_leave: bool,
+}
+
+impl Hall {
+    /// The hall of a server that may leave when nobody is there.
+    pub(crate) fn that_empties(serving: Serving) -> Self {
+        Self { may_leave: true, ..Self::of(serving) }
+    }
+
+    /// The hall of a server that stays as long as whoever runs it wants.
+    pub(crate) fn of(serving: Serving) -> Self {
+        Self { serving, presence: Presence::default(), replaced: CancellationToken::new(), may_leave: false }
+    }
+}
+
+impl Hall {
+    /// Accepts connections until the server leaves, or is to leave for a newer one.
+    pub(crate) async fn run(&self, door: UnixDoor) {
+        let Serving { leaving, connections, .. } = self.serving.clone();
+        let handle = |stream| {
+            // Here, so that there is no moment in which nobody counts it.
+            let guest = self.presence.enter();
+            let hall = self.clone();
+            async move {
+                // Whoever comes too late finds the next server.
+                let Some(_guest) = guest else { return };
+                hall.receive(stream).await;
+            }
+        };
+        let accepting = door.run(MAX_CONNECTIONS, leaving, &connections, handle);
+        let _ = self.replaced.run_until_cancelled(accepting).await;
+    }
+
+    async fn receive(&self, stream: UnixStream) {
+        let arrival = self.serving.closing.run_until_cancelled(Arrival::of(stream)).await;
+        match arrival {
+            Some(Ok(arrival)) => self.serve(arrival).await,
+            Some(Err(error)) => tracing::debug!(%error, "a connection has ended before it began"),
+            None => {}
+        }
+    }
+
+    async fn serve(&self, arrival: Arrival) {
+        let Arrival { mut stream, ahead, greeting } = arrival;
+        let serving = &self.serving;
+        let options = match greeting {
+            None => ConnOptions { label: "unix".into(), ..serving.options(ConnOptions::default()) },
+            Some(greeting) => {
+                let Some((welcome, options)) = welcome(self, greeting).await else { return };
+                if let Err(error) = send(&mut stream, &welcome).await {
+                    tracing::debug!(%error, "a connection has ended before it was welcomed");
+                    return;
+                }
+                if welcome.leaving {
+                    self.replaced.cancel();
+                    // The end of the connection tells that the server has gone.
+                    return serving.closing.cancelled().await;
+                }
+                if welcome.error.is_some() {
+                    return;
+                }
+                options
+            }
+        };
+        unix_door::serve_stream(ahead, stream, serving.service.clone(), options, serving.site.clone()).await;
+    }
+}
+
+/// What a greeting is answered, and how its connection is served. None if the server has just decided to leave: a
+/// connection that ends without a welcome is one that never was.
+async fn welcome(hall: &Hall, greeting: Greeting) -> Option<(Welcome, ConnOptions)> {
+    let serving = &hall.serving;
+    let arrivals = hall.presence.watch().borrow().arrivals;
+    let idle = hall.presence.guests() == 1 && !serving.app.engine().is_busy().await;
+    let replaced = greeting.upgrade && is_newer(&greeting.version, VERSION);
+    let leaving = replaced && idle && hall.may_leave && hall.presence.leave(1, arrivals);
+    if hall.presence.is_leaving() && !leaving {
+        return None;
+    }
+    let Greeting { version, client, base_dir, env, config, .. } = greeting;
+    tracing::debug!(client, version, "somebody has come");
+    let base_dir = base_dir.map(PathBuf::from);
+    let error = base_dir
+        .as_deref()
+        .filter(|path| !path.is_absolute())
+        .map(|path| format!("the base directory {} is not absolute", path.display()));
+    let overrides = of_connection(&serving.config, &config);
+    let welcome = Welcome {
+        protocol: GREETING_PROTOCOL,
+        version: VERSION.to_owned(),
+        pid: std::process::id(),
+        idle,
+        leaving,
+        ignored: overrides.ignored,
+        error,
+    };
+    let context =
+        ConnectionContext { base_dir, env: env.map(Arc::new), default_provider: overrides.default_provider };
+    // A program of this machine may stop reading for a while, as a terminal does: it is never cut.
+    let options = serving.options(ConnOptions::stdio());
+    let hooks = serving.app.hooks_for(context);
+    Some((welcome, ConnOptions { label: client.into(), hooks, ..options }))
+}
