@@ -8,6 +8,5 @@
 
 mod credentials;
 mod pairing;
-mod secrets;
 mod stage;
 mod tickets;

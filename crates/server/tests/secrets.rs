@@ -1,4 +1,15 @@
-//! No secret is where it should not be: in the database, in a log, in what `Debug` prints.
+//! No secret is where it should not be: in the database, in a log, in what `Debug` prints. Alone in its process, because logs are
+//! the process's.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
+#[path = "access/stage.rs"]
+#[allow(dead_code, reason = "not every test uses every verb")]
+mod stage;
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -7,7 +18,7 @@ use serde_json::json;
 use signalbox_protocol::app::PairingCreateParams;
 use signalbox_rpc::Role;
 
-use crate::stage::{Stage, here, within};
+use stage::{Stage, here, within};
 
 /// Where everything is logged that can be.
 #[derive(Clone, Default)]
@@ -46,7 +57,7 @@ async fn secrets_are_in_no_file_and_no_log() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    tracing::subscriber::set_global_default(subscriber).unwrap();
 
     let stage = Stage::new().await;
     let home = stage.access.home_token().unwrap();
