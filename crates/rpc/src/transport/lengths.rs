@@ -114,8 +114,8 @@ impl LengthDecoder {
         match content_length(&self.buffer[..end]) {
             Err(Problem::NoLength(problem)) => Some(Some(self.malformed(problem))),
             Err(Problem::Length(problem)) => {
-                // A second length in the same headers is none of the next frame.
-                self.buffer.advance(end);
+                // A second length in the same headers is none of the next frame. (One line end is left to be passed over.)
+                self.buffer.advance(end - 1);
                 Some(Some(self.malformed(problem)))
             }
             Ok(length) => {
@@ -128,6 +128,8 @@ impl LengthDecoder {
     }
 
     fn malformed(&mut self, problem: &'static str) -> Received {
+        // At least one byte further, or the same would be found again.
+        self.buffer.advance(1.min(self.buffer.len()));
         self.state = State::Searching { left: self.max_bytes.saturating_add(MAX_HEADER_BYTES) };
         Received::Malformed(RpcError::invalid_request(problem))
     }
