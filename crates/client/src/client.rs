@@ -1,10 +1,11 @@
 //! The connection: calls go out under numbers of ours, one task sorts what comes in.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use signalbox_home::Home;
@@ -19,8 +20,9 @@ use crate::error::CallError;
 use crate::event::{Events, Waiting};
 use crate::frames::{FrameReceiver, FrameSender, QUEUED_FRAMES, Queued, frames};
 use crate::incoming::{Incoming, tell};
-use crate::lines;
 use crate::pending::Pending;
+use crate::websocket::{self, ConnectError, WebSocketOptions};
+use crate::{lengths, lines};
 
 /// Calls that wait at the same time; further ones wait for a place.
 const CALLS: usize = 1024;
@@ -53,6 +55,28 @@ struct Inner {
     pending: Arc<Pending>,
     places: Semaphore,
     ended: CancellationToken,
+    note: CloseNote,
+}
+
+/// What a server says when it ends a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Goodbye {
+    /// Close code of the WebSocket: 1001 the server leaves, 1008 this client is not let in any more, 1013 it read too
+    /// slowly, and those of RFC 6455.
+    pub code: u16,
+    /// One sentence for people.
+    pub reason: String,
+}
+
+/// Where what the server says at the end is kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CloseNote(Arc<OnceLock<Goodbye>>);
+
+impl CloseNote {
+    /// The first one counts.
+    pub(crate) fn set(&self, code: u16, reason: &str) {
+        self.0.get_or_init(|| Goodbye { code, reason: reason.to_owned() });
+    }
 }
 
 impl Drop for Inner {
@@ -82,6 +106,52 @@ impl Client {
         Self::connect_with(incoming, outgoing, CallOptions::default(), &tasks)
     }
 
+    /// A connection over two streams of frames with `Content-Length` headers, as servers of the Language Server Protocol
+    /// speak them.
+    pub fn over_content_length(
+        reader: impl AsyncRead + Unpin + Send + 'static,
+        writer: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> (Self, Events) {
+        let tasks = TaskTracker::new();
+        let (received, incoming) = frames();
+        let (outgoing, sent) = frames();
+        tasks.spawn(lengths::read(reader, received));
+        tasks.spawn(lengths::write(writer, sent));
+        Self::connect_with(incoming, outgoing, CallOptions::default(), &tasks)
+    }
+
+    /// A connection over WebSocket, to an address such as `ws://127.0.0.1:4517/rpc`.
+    ///
+    /// # Errors
+    /// If nobody listens there, or this client is not let in.
+    pub async fn websocket(url: &str, options: &WebSocketOptions) -> Result<(Self, Events), ConnectError> {
+        let stream = websocket::connect(url, options).await?;
+        Self::over_websocket(stream, url, options).await
+    }
+
+    /// A connection over WebSocket, over a stream that leads to the server already: a unix socket, or TLS. Of `url`, the
+    /// host and the path are told to the server.
+    ///
+    /// # Errors
+    /// If this client is not let in.
+    pub async fn over_websocket<S>(
+        stream: S,
+        url: &str,
+        options: &WebSocketOptions,
+    ) -> Result<(Self, Events), ConnectError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sink, source) = websocket::handshake(stream, url, options).await?.split();
+        let tasks = TaskTracker::new();
+        let (received, incoming) = frames();
+        let (outgoing, sent) = frames();
+        let note = CloseNote::default();
+        tasks.spawn(websocket::read(source, received, note.clone()));
+        tasks.spawn(websocket::write(sink, sent));
+        Ok(Self::carried(incoming, outgoing, CallOptions::default(), &tasks, note))
+    }
+
     /// A connection to the server of a home, over its unix socket.
     ///
     /// # Errors
@@ -108,6 +178,16 @@ impl Client {
         options: CallOptions,
         tasks: &TaskTracker,
     ) -> (Self, Events) {
+        Self::carried(incoming, outgoing, options, tasks, CloseNote::default())
+    }
+
+    fn carried(
+        incoming: FrameReceiver,
+        outgoing: FrameSender,
+        options: CallOptions,
+        tasks: &TaskTracker,
+        note: CloseNote,
+    ) -> (Self, Events) {
         let pending = Arc::new(Pending::default());
         let ended = CancellationToken::new();
         let (events, waiting) = mpsc::channel(QUEUED_FRAMES);
@@ -120,7 +200,7 @@ impl Client {
             leave.cancel();
         });
         tasks.spawn(refuse_all(refused, outgoing.clone(), ended.clone()));
-        let inner = Inner { outgoing, pending, places: Semaphore::new(CALLS), ended };
+        let inner = Inner { outgoing, pending, places: Semaphore::new(CALLS), ended, note };
         (Self(Arc::new(inner)), Events::new(waiting, refuse))
     }
 
@@ -219,6 +299,12 @@ impl Client {
     /// Waits until the connection has ended.
     pub async fn closed(&self) {
         self.0.ended.cancelled().await;
+    }
+
+    /// What the server said when it ended the connection, where the transport has a place for it (WebSocket).
+    #[must_use]
+    pub fn goodbye(&self) -> Option<&Goodbye> {
+        self.0.note.0.get()
     }
 
     async fn send(&self, frame: Vec<u8>) -> Result<(), CallError> {

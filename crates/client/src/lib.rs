@@ -1,5 +1,6 @@
-//! A typed Rust client of the app-server API, over any two streams of lines or queues of frames; in `threads`, what a client of that
-//! API knows of a thread; and, in `ops`, what a client of the Op/Event contract knows.
+//! A typed Rust client of the app-server API, over unix sockets, WebSocket, any two streams of lines or `Content-Length`
+//! frames, or queues of frames; in `threads`, what a client of that API knows of a thread; and, in `ops`, what a client of
+//! the Op/Event contract knows.
 //!
 //! ```no_run
 //! use signalbox_client::{Client, Event};
@@ -32,12 +33,15 @@ mod error;
 mod event;
 mod frames;
 mod incoming;
+mod lengths;
 mod lines;
 pub mod ops;
 mod pending;
 pub mod threads;
+mod websocket;
 
-pub use client::{CallOptions, Client};
+pub use client::{CallOptions, Client, Goodbye};
 pub use error::{CallError, Failure};
 pub use event::{Event, Events, Notification, Request, Unreadable};
 pub use frames::{FrameReceiver, FrameSender, FramesClosed, QUEUED_BYTES, QUEUED_FRAMES, frames};
+pub use websocket::{ConnectError, WebSocketOptions};

@@ -8,6 +8,7 @@ mod source;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -69,7 +70,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
             .max_message_size(Some(max_frame_bytes))
             .max_frame_size(Some(max_frame_bytes));
         let stream = WebSocketStream::from_raw_socket(Counted::new(io), Role::Server, Some(config)).await;
-        let shared = Arc::new(Shared { stream: Mutex::new(stream), ping_due: Notify::new() });
+        let shared = Arc::new(Shared {
+            stream: Mutex::new(stream),
+            ping_due: Notify::new(),
+            goodbye: AtomicBool::new(false),
+        });
         Self { shared, keep_alive: KeepAlive::default() }
     }
 
@@ -107,6 +112,8 @@ struct Shared<S> {
     stream: Mutex<WebSocketStream<Counted<S>>>,
     /// Tells the sink to ping.
     ping_due: Notify,
+    /// The client has said goodbye: nothing of it is under way any more.
+    goodbye: AtomicBool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {

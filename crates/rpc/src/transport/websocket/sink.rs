@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -83,17 +84,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketSink<S> {
             // Fails only where the connection is over already.
             let _ = self.shared.feed(Message::Close(Some(close_frame(reason)))).await;
             let _ = self.shared.flush().await;
-            while let Some(Ok(_)) = self.shared.next().await {}
-            self.hang_up().await;
+            let mut answered = self.shared.goodbye.load(Ordering::Relaxed);
+            while let Some(Ok(message)) = self.shared.next().await {
+                answered |= message.is_close();
+            }
+            self.hang_up(answered).await;
         };
         let _ = tokio::time::timeout(GOODBYE, goodbye).await;
     }
 
-    /// Closes our direction, and reads what is under way: a stream that is dropped with something unread is reset, and
-    /// takes the goodbye with it.
-    async fn hang_up(&self) {
+    /// Closes our direction. Where the client has not said that nothing follows, reads what is under way: a stream that is
+    /// dropped with something unread is reset, and takes the goodbye with it.
+    async fn hang_up(&self, nothing_follows: bool) {
         let mut raw = Raw(&self.shared);
-        if raw.shutdown().await.is_err() {
+        if raw.shutdown().await.is_err() || nothing_follows {
             return;
         }
         let mut ignored = vec![0; READ_BYTES];

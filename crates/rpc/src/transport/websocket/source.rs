@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -83,6 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Source for WebSocketSource<S> {
                 // Pings have been answered already.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Ok(Message::Close(_))) => {
+                    self.shared.goodbye.store(true, Ordering::Relaxed);
                     // Reading on sends the answer and ends with it.
                     let _ = tokio::time::timeout(GOODBYE, self.shared.next()).await;
                     self.ended = true;
