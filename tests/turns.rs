@@ -149,6 +149,27 @@ fn an_agent_that_ignores_an_interrupt_is_killed() {
 }
 
 #[test]
+fn a_start_right_behind_an_interrupt_is_a_turn_of_its_own() {
+    let mut app = App::new(BINARY).over_unix();
+    let mut client = app.client();
+    let thread = client.starts_thread(&app);
+    for round in 0..20 {
+        let turn = client.prompts(&thread, "say Before.\nhang polite");
+        client.until("item/agentMessage/delta");
+        // Neither waits for the other's answer.
+        let interrupt = client.requests("turn/interrupt", json!({"threadId": thread, "turnId": turn}));
+        let input = json!([{"type": "text", "text": "say After."}]);
+        let start = client.requests("turn/start", json!({"threadId": thread, "input": input}));
+        client.answer(interrupt).unwrap();
+        let next = client.answer(start).unwrap()["turn"]["id"].as_str().unwrap().to_owned();
+        assert_ne!(next, turn, "round {round}");
+        assert_eq!(client.finishes(&turn)["status"], "interrupted", "round {round}");
+        assert_eq!(client.finishes(&next)["status"], "completed", "round {round}");
+    }
+    client.knows_what_is_stored(&thread);
+}
+
+#[test]
 fn clients_join_at_any_point_of_a_text() {
     let mut app = App::new(BINARY).over_unix();
     let mut first = app.client();

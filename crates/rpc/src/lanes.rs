@@ -1,8 +1,10 @@
 //! The calls of one connection that are not answered in its reader: queued, running, bounded.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use jsonrpsee::core::middleware::{Notification, Request, RpcServiceT};
 use jsonrpsee::server::Extensions;
@@ -66,6 +68,8 @@ pub(crate) struct Lanes {
     state: Mutex<State>,
     /// Wakes the ordered runner.
     ordered: Notify,
+    /// Wakes the ordered runner when a concurrent call has taken its first step.
+    begun: Notify,
     /// Wakes the reader when there is room again.
     room: Notify,
     /// Wakes who waits for the last call.
@@ -74,8 +78,13 @@ pub(crate) struct Lanes {
 
 #[derive(Debug, Default)]
 struct State {
-    ordered: VecDeque<Job>,
+    /// Each with the number of the last concurrent call before it.
+    ordered: VecDeque<(u64, Job)>,
     concurrent: VecDeque<Job>,
+    /// Concurrent calls that were given a task, counted.
+    spawned: u64,
+    /// Those of them that have not taken their first step.
+    unbegun: BTreeSet<u64>,
     running: HashMap<u64, Arc<CallInfo>>,
     running_concurrent: usize,
     calls: usize,
@@ -93,6 +102,7 @@ impl Lanes {
             limits,
             state: Mutex::default(),
             ordered: Notify::new(),
+            begun: Notify::new(),
             room: Notify::new(),
             idle: Notify::new(),
         })
@@ -118,7 +128,8 @@ impl Lanes {
         state.bytes += job.bytes;
         match lane {
             Lane::Inline | Lane::Ordered => {
-                state.ordered.push_back(job);
+                let after = state.spawned;
+                state.ordered.push_back((after, job));
                 drop(state);
                 self.ordered.notify_one();
             }
@@ -127,21 +138,33 @@ impl Lanes {
             }
             Lane::Concurrent => {
                 state.running_concurrent += 1;
+                state.spawned += 1;
+                let number = state.spawned;
+                state.unbegun.insert(number);
                 drop(state);
-                self.tasks.spawn(self.clone().run_concurrent(job));
+                let step = FirstStep { lanes: self.clone(), number };
+                self.tasks.spawn(self.clone().run_concurrent(job, step));
             }
         }
     }
 
-    /// Runs ordered jobs one at a time, in the connection's own task; never returns.
+    /// Runs ordered jobs one at a time, in the connection's own task; never returns. A concurrent call that was read
+    /// before an ordered one takes its first step before it: an interrupt reaches the core before the start behind it.
     pub(crate) async fn run_ordered(&self) {
         let mut in_a_row = 0_usize;
         loop {
-            let next = self.state.lock().ordered.pop_front();
-            let Some(job) = next else {
-                in_a_row = 0;
-                self.ordered.notified().await;
-                continue;
+            let next = self.state.lock().next_ordered();
+            let job = match next {
+                Next::Job(job) => job,
+                Next::None => {
+                    in_a_row = 0;
+                    self.ordered.notified().await;
+                    continue;
+                }
+                Next::NotYet => {
+                    self.begun.notified().await;
+                    continue;
+                }
             };
             self.run(job).await;
             in_a_row += 1;
@@ -152,11 +175,19 @@ impl Lanes {
     }
 
     /// Runs a concurrent job, then those that wait for its place.
-    async fn run_concurrent(self: Arc<Self>, first: Job) {
+    async fn run_concurrent(self: Arc<Self>, first: Job, step: FirstStep) {
         let mut place = Place { lanes: &self, held: true };
         let mut next = Some(first);
+        let mut step = Some(step);
         while let Some(job) = next {
-            self.run(job).await;
+            {
+                let mut run = pin!(self.run(job));
+                let polled = futures_util::poll!(run.as_mut());
+                drop(step.take());
+                if polled == Poll::Pending {
+                    run.await;
+                }
+            }
             let mut state = self.state.lock();
             next = state.concurrent.pop_front();
             if next.is_none() {
@@ -293,7 +324,23 @@ impl Lanes {
     }
 }
 
+/// What the ordered runner has to do.
+enum Next {
+    Job(Job),
+    None,
+    /// A concurrent call before it has not begun.
+    NotYet,
+}
+
 impl State {
+    fn next_ordered(&mut self) -> Next {
+        let Some((after, _)) = self.ordered.front() else { return Next::None };
+        if self.unbegun.first().is_some_and(|first| first <= after) {
+            return Next::NotYet;
+        }
+        self.ordered.pop_front().map_or(Next::None, |(_, job)| Next::Job(job))
+    }
+
     fn is_full(&self, limits: &WorkLimits) -> bool {
         self.calls >= limits.calls || self.bytes >= limits.bytes
     }
@@ -311,11 +358,11 @@ impl State {
 
     fn remove_waiting(&mut self, mut which: impl FnMut(&Job) -> bool) -> Vec<Job> {
         let mut removed = Vec::new();
-        for queue in [&mut self.ordered, &mut self.concurrent] {
-            let all = std::mem::take(queue);
-            for job in all {
-                if which(&job) { removed.push(job) } else { queue.push_back(job) }
-            }
+        for (after, job) in std::mem::take(&mut self.ordered) {
+            if which(&job) { removed.push(job) } else { self.ordered.push_back((after, job)) }
+        }
+        for job in std::mem::take(&mut self.concurrent) {
+            if which(&job) { removed.push(job) } else { self.concurrent.push_back(job) }
         }
         for job in &removed {
             self.leave(job.bytes);
@@ -339,6 +386,20 @@ impl Drop for End<'_> {
             call.release();
         }
         self.lanes.end(self.number, self.bytes);
+    }
+}
+
+/// A concurrent call that has not taken its first step; dropped when it has, or never will.
+#[derive(Debug)]
+struct FirstStep {
+    lanes: Arc<Lanes>,
+    number: u64,
+}
+
+impl Drop for FirstStep {
+    fn drop(&mut self) {
+        self.lanes.state.lock().unbegun.remove(&self.number);
+        self.lanes.begun.notify_one();
     }
 }
 

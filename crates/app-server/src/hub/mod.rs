@@ -1,6 +1,7 @@
 //! The hub of one loaded thread: a task that owns the view and feeds everybody who listens, and the handle on it.
 
 pub(crate) mod frames;
+mod pace;
 mod rejoin;
 pub(crate) mod ring;
 mod task;

@@ -16,6 +16,7 @@ use signalbox_store::{FactQuery, StoreError};
 use tokio::sync::mpsc;
 
 use super::frames::{self, Cursor, Placed};
+use super::pace::Pace;
 use super::ring::Ring;
 use super::{Command, Hub, Joined, Snapshot, Subscription, TurnBounds, Wants};
 use crate::approvals::Open;
@@ -30,6 +31,11 @@ use crate::view::{Loading, Notification, Outgoing, Scope, ThreadView, convert, i
 const BREATH_BYTES: usize = 128 * 1024;
 /// A thread that has told nothing for so long keeps little of what it has told.
 const QUIET: Duration = Duration::from_secs(30);
+
+/// Whether a commit tells of pieces of texts and nothing else.
+fn is_growing_text(commit: &Commit) -> bool {
+    commit.iter().all(|committed| matches!(committed, Committed::Fact(fact) if fact.body.is_chunk()))
+}
 
 /// One loaded thread.
 #[derive(Debug)]
@@ -114,11 +120,20 @@ impl Task {
         }
         let mut quiet = std::pin::pin!(tokio::time::sleep(QUIET));
         let (mut is_large, mut told) = (false, false);
+        let mut pace = Pace::default();
         loop {
+            let commits = &mut self.commits;
+            let next = async {
+                pace.ready().await;
+                commits.recv().await
+            };
             tokio::select! {
-                commit = self.commits.recv() => match commit {
+                commit = next => match commit {
                     Some(commit) => {
                         self.commit(&commit);
+                        if self.commits.is_empty() && is_growing_text(&commit) {
+                            pace.told_chunks(self.hub.subscribers.lock().len());
+                        }
                         told = true;
                         if !is_large && self.hub.telling.lock().is_large() {
                             is_large = true;

@@ -150,6 +150,11 @@ pub fn registry() -> Registry<App> {
         ctx.app().log.lock().push(p.n);
         Ok::<_, RpcError>(p.n)
     });
+    r.method(open("put/concurrent", Lane::Concurrent), |ctx: Ctx<App>, p: Number| async move {
+        ctx.app().log.lock().push(p.n);
+        tokio::task::yield_now().await;
+        Ok::<_, RpcError>(p.n)
+    });
     r.method(open("hold", Lane::Concurrent), hold);
     r.method(open("hold/ordered", Lane::Ordered), hold);
     r.method(open("ask", Lane::Concurrent), ask);
