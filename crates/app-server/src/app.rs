@@ -1,5 +1,6 @@
 //! `AppServer`: the state behind every method, and the table closed around it.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -128,6 +129,12 @@ impl AppServer {
         Arc::new(AppHooks { hubs: self.0.hubs.clone(), context })
     }
 
+    /// The state of a call that comes without a connection (`PostOptions::state`) and brings something along.
+    #[must_use]
+    pub fn post_state(context: ConnectionContext) -> Arc<dyn Any + Send + Sync> {
+        Arc::new(Connection::with(context))
+    }
+
     /// Ends open turns, stops the agents, and waits for everything that was started for them. Connections are not ended
     /// by this; whoever serves them does that first.
     pub async fn shutdown(&self) {
@@ -208,9 +215,9 @@ pub(crate) fn origin(ctx: &Ctx<AppServer>) -> signalbox_engine::Origin {
     }
 }
 
-/// What the caller's connection brought along; nothing over HTTP.
+/// What the caller's connection brought along.
 pub(crate) fn context(ctx: &Ctx<AppServer>) -> Option<Arc<Connection>> {
-    ctx.peer_opt().map(Connection::of)
+    ctx.state::<Connection>()
 }
 
 /// Where the caller's relative directories begin.

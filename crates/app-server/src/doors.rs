@@ -1,12 +1,15 @@
 //! What methods need of the server around the app-server: who else is let in. Implemented by `server`.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
 use signalbox_protocol::app::{
-    DeviceListResult, DeviceRevokeParams, DeviceRevokeResult, PairingCreateParams, PairingCreateResult,
+    DeviceListResult, DeviceRevokeParams, DeviceRevokeResult, ListenerOpenParams, ListenerOpenResult,
+    PairingCreateParams, PairingCreateResult, ServerStopResult,
 };
 use signalbox_rpc::{ConnectionId, Role, RpcError};
+use tokio_util::sync::CancellationToken;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +20,15 @@ pub struct DoorCaller {
     pub role: Role,
     /// Its name, for people and for the audit log.
     pub name: String,
+}
+
+/// What an address is opened with, beside its parameters.
+#[derive(Debug, Clone)]
+pub struct ListenerAsked {
+    /// Where relative directories of those begin who come in there. Absolute.
+    pub base_dir: PathBuf,
+    /// Cancelled when the connection that asked has ended: then the address closes.
+    pub ended: CancellationToken,
 }
 
 /// The doors of a server, handed over with [`AppServer::set_doors`](crate::AppServer::set_doors). Every error is one of
@@ -38,4 +50,15 @@ pub trait Doors: Debug + Send + Sync + 'static {
         caller: DoorCaller,
         params: DeviceRevokeParams,
     ) -> BoxFuture<'static, Result<DeviceRevokeResult, RpcError>>;
+
+    /// `server/stop`: the server begins to leave.
+    fn server_stop(&self, caller: DoorCaller) -> BoxFuture<'static, Result<ServerStopResult, RpcError>>;
+
+    /// `listener/open`: an address is open until `asked.ended`.
+    fn listener_open(
+        &self,
+        caller: DoorCaller,
+        params: ListenerOpenParams,
+        asked: ListenerAsked,
+    ) -> BoxFuture<'static, Result<ListenerOpenResult, RpcError>>;
 }

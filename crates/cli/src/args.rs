@@ -70,7 +70,9 @@ pub(crate) enum Command {
                   their output, changes of files.\n\n\
                   What the agent asks for is put to you: y allows it once, a for the rest of this session, n declines \
                   it, c declines it and interrupts the turn. Ctrl-C interrupts the turn, a second one leaves. Without \
-                  a terminal nobody can be asked: what would ask is declined, visibly, and the turn goes on.",
+                  a terminal nobody can be asked: what would ask is declined, visibly, and the turn goes on.\n\n\
+                  The turn runs in the home's server, which is started if it does not run and leaves when it has had \
+                  nothing to do for a while (server.idle_exit_seconds, 10 minutes). Other clients see the thread there.",
     after_help = "Examples:\n  \
         signalbox run \"Look around\"\n  \
         signalbox run --provider claude_code --cwd ~/src/app \"Why does the build fail?\"\n  \
@@ -106,6 +108,10 @@ pub(crate) struct RunArgs {
     /// Print every notification of the server as one line of JSON, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Run everything in this process instead of asking the home's server
+    #[arg(long)]
+    pub(crate) standalone: bool,
 }
 
 /// How permission requests are answered.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use signalbox_home::{Config, ConfigError, Home, HomeError};
+use signalbox_server::life::ConnectError;
 use signalbox_server::{REHEARSAL, Setup, StartError};
 
 use crate::args::Global;
@@ -29,6 +30,9 @@ pub(crate) enum SetupError {
     /// No server.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// No way to the home's server.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
 }
 
 /// What a command runs with.

@@ -46,11 +46,16 @@ impl Engine {
         if stores.has_ephemeral() {
             return true;
         }
-        match stores.disk.reader.open_sessions().await {
-            Ok(open) => open.iter().any(|one| matches!(one, Listed::Session(_))),
+        self.open_turns().await.is_none_or(|open| open > 0)
+    }
+
+    /// How many turns run or wait for an answer, ephemeral ones not counted; none if that cannot be known.
+    pub async fn open_turns(&self) -> Option<usize> {
+        match self.core().stores.disk.reader.open_sessions().await {
+            Ok(open) => Some(open.iter().filter(|one| matches!(one, Listed::Session(_))).count()),
             Err(error) => {
-                tracing::warn!(%error, "whether turns run cannot be read");
-                true
+                tracing::warn!(%error, "which turns run cannot be read");
+                None
             }
         }
     }

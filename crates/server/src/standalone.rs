@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, AccessDoors, AccessError, AccessOptions, Audit};
 use crate::http::{HttpLimits, Site, SiteParts};
-use crate::life::Hall;
+use crate::life::{Hall, HouseDoors};
 use crate::ops_socket::OpsLimits;
 use crate::providers::{self, ProvidersError};
 use crate::signals::Signals;
@@ -87,6 +87,7 @@ pub enum Drained {
 pub struct Standalone {
     store: Store,
     serving: Serving,
+    doors: Arc<HouseDoors>,
     _lock: Lock,
 }
 
@@ -162,8 +163,9 @@ impl Standalone {
         let audit =
             home.logs().map(|logs| Audit::to_file(logs.join("audit.log"))).map_err(AccessError::from)?;
         let options = AccessOptions { audit, ..AccessOptions::default() };
-        let access = Access::start(home, store.clone(), options).await?;
-        app.set_doors(Arc::new(AccessDoors(access.clone())));
+        let access = Access::start(home.clone(), store.clone(), options).await?;
+        let doors = Arc::new(HouseDoors::new(AccessDoors(access.clone()), home.clone()));
+        app.set_doors(doors.clone());
         let (leaving, closing) = (CancellationToken::new(), CancellationToken::new());
         let connections = TaskTracker::new();
         let options = conn_options(&config, &app, &closing, &connections, ConnOptions::default());
@@ -178,12 +180,18 @@ impl Standalone {
         });
         let config = Arc::new(config);
         let serving = Serving { config, app, service, access, site, connections, leaving, closing };
-        Ok(Self { store, serving, _lock: lock })
+        doors.open(serving.clone());
+        Ok(Self { store, serving, doors, _lock: lock })
     }
 
-    /// What doors need.
-    pub(crate) fn serving(&self) -> &Serving {
-        &self.serving
+    /// Resolves when somebody has asked the server to leave (`server/stop`).
+    pub async fn asked_to_leave(&self) {
+        self.doors.asked.cancelled().await;
+    }
+
+    /// Where connections of a unix socket are received.
+    pub(crate) fn hall(&self) -> Hall {
+        Hall::new(self.serving.clone(), self.doors.presence.clone())
     }
 
     /// Serves one connection that is not cut for being slow, on a task of its own. The future says how it ended, or that
@@ -211,7 +219,7 @@ impl Standalone {
 
     /// Accepts clients of a unix socket until the server leaves.
     pub fn listen(&self, door: UnixDoor) -> impl Future<Output = ()> + Send + use<> {
-        let hall = Hall::of(self.serving.clone());
+        let hall = self.hall();
         async move { hall.run(door).await }
     }
 
@@ -263,6 +271,7 @@ impl Standalone {
         connections.wait().await;
         app.shutdown().await;
         access.finish().await;
+        self.doors.close();
         self.store.close().await;
     }
 }

@@ -7,6 +7,7 @@ use signalbox_rpc::{ConnOptions, Framed, Framing, Prefixed, Protocol, Service, s
 use tokio::net::UnixStream;
 
 use crate::http::{ConnInfo, Site, serve_http};
+use crate::life::Guest;
 
 /// How long a client may be silent before it is taken for one that will speak lines.
 const SNIFFING: Duration = Duration::from_secs(10);
@@ -18,6 +19,7 @@ pub(crate) async fn serve_stream(
     service: Service,
     options: ConnOptions,
     site: Site,
+    guest: Option<Guest>,
 ) {
     let shutdown = options.shutdown.clone();
     let sniffed = tokio::select! {
@@ -35,7 +37,7 @@ pub(crate) async fn serve_stream(
     let framing = match protocol {
         Protocol::ContentLength => Framing::ContentLength,
         Protocol::Lines => Framing::Lines,
-        Protocol::Http => return serve_http(stream, ConnInfo::unix(&site), site).await,
+        Protocol::Http => return serve_http(stream, ConnInfo::unix(&site, guest), site).await,
     };
     let (begin, stream) = stream.into_parts();
     let (rest, stream) = stream.into_parts();

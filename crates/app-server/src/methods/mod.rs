@@ -14,6 +14,7 @@ mod explain;
 mod fork;
 mod history;
 mod items;
+mod life;
 mod model;
 mod old_turns;
 mod op;
@@ -72,6 +73,7 @@ pub fn registry() -> Registry<AppServer> {
     search::register(&mut registry);
     explain::register(&mut registry);
     device::register(&mut registry);
+    life::register(&mut registry);
     discover::register(&mut registry);
     said::register(&mut registry);
     registry

@@ -1,4 +1,4 @@
-//! `signalbox run`: one prompt, watched. Itself a client of the app-server API, over a connection in memory.
+//! `signalbox run`: one prompt, watched. Itself a client of the app-server API, of the home's server or of one in memory.
 
 mod ask;
 mod clean;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use signalbox_client::CallError;
+use signalbox_client::{CallError, Client};
 use signalbox_protocol::app::TurnStatus;
 use signalbox_server::{Drained, Signals, Standalone};
 use tokio_util::task::TaskTracker;
@@ -30,6 +30,8 @@ use session::{Ending, Session};
 
 const EXIT_FAILED: u8 = 1;
 const EXIT_INTERRUPTED: u8 = 130;
+/// How long a turn may take to begin after somebody has interrupted that.
+const OPENED: Duration = Duration::from_secs(2);
 /// Longest prompt that is read from stdin, in bytes: what a frame may hold, with room for its escapes.
 const PROMPT_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -96,10 +98,42 @@ fn run(global: &Global, mut args: RunArgs) -> Result<Ending, RunError> {
     }
     let prepared = setup::prepare(global, "run")?;
     let runtime = setup::runtime()?;
-    let result = runtime.block_on(serve_and_watch(prepared, args, cwd));
+    let result = match args.standalone {
+        true => runtime.block_on(serve_and_watch(prepared, args, cwd)),
+        false => runtime.block_on(watch_in_server(prepared, args, cwd, &global.config)),
+    };
     // A read of a terminal cannot be interrupted; the process must not wait for it.
     runtime.shutdown_background();
     result
+}
+
+/// Runs the turn in the home's server.
+async fn watch_in_server(
+    prepared: Prepared,
+    args: RunArgs,
+    cwd: PathBuf,
+    sets: &[String],
+) -> Result<Ending, RunError> {
+    let mut signals = Signals::listen().map_err(RunError::Terminal)?;
+    let Prepared { setup, warnings } = prepared;
+    let open = async {
+        let connected = connect::to_server(&setup, "run", sets).await?;
+        let (reader, writer) = connected.stream.into_split();
+        let (client, events) = Client::over_lines(reader, writer);
+        Session::open(client, events, args, cwd, &warnings).await
+    };
+    let mut open = std::pin::pin!(open);
+    let session = tokio::select! {
+        session = &mut open => session?,
+        _ = signals.next() => {
+            // A turn that was asked for just now must not go on alone.
+            if let Ok(Ok(session)) = tokio::time::timeout(OPENED, open).await {
+                session.abandon().await;
+            }
+            return Ok(Ending::Turn(TurnStatus::Interrupted));
+        }
+    };
+    session.watch(&mut signals).await
 }
 
 async fn serve_and_watch(prepared: Prepared, args: RunArgs, cwd: PathBuf) -> Result<Ending, RunError> {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use signalbox_client::{CallError, Client, Event, Events, Notification, Request};
 use signalbox_protocol::app::{
@@ -24,6 +25,8 @@ use crate::args::{PolicyArg, RunArgs};
 
 /// The name under which threads of this command are listed as its own.
 const CLIENT_NAME: &str = "signalbox-run";
+/// How long a turn that is left may take to be interrupted.
+const ABANDON: Duration = Duration::from_secs(2);
 /// What is said where nobody can be asked.
 const NOBODY: &str = "no terminal to ask on; use --policy yolo to allow";
 
@@ -53,6 +56,8 @@ pub(super) struct Session {
     asked: bool,
     calls: JoinSet<Result<(), CallError>>,
     interrupts: usize,
+    /// The turn has ended.
+    ended: bool,
     is_rehearsal: bool,
 }
 
@@ -138,12 +143,35 @@ impl Session {
             asked: false,
             calls: JoinSet::new(),
             interrupts: 0,
+            ended: false,
             is_rehearsal,
         })
     }
 
-    /// Shows the turn until it ends, puts its questions, interrupts it when asked to.
+    /// Shows the turn until it ends, puts its questions, interrupts it when asked to. A turn that is left is interrupted too:
+    /// nobody has asked for one that goes on alone.
     pub(super) async fn watch(mut self, signals: &mut Signals) -> Result<Ending, RunError> {
+        let ending = self.until_end(signals).await;
+        if !self.ended {
+            self.abandon().await;
+        }
+        ending
+    }
+
+    /// Has the turn interrupted whose end nobody waits for.
+    pub(super) async fn abandon(self) {
+        let Self { client, events, thread: thread_id, turn: turn_id, .. } = self;
+        // Nobody reads them any more, and an answer must not wait behind them.
+        drop(events);
+        let params = TurnInterruptParams { thread_id, turn_id };
+        match tokio::time::timeout(ABANDON, client.turn_interrupt(&params)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::info!(%error, "the turn was left and not interrupted"),
+            Err(_) => tracing::info!("the turn was left; whether it was interrupted is not known"),
+        }
+    }
+
+    async fn until_end(&mut self, signals: &mut Signals) -> Result<Ending, RunError> {
         let mut quiet_from = Instant::now();
         loop {
             let happened = self.happens(signals, quiet_from).await;
@@ -231,6 +259,7 @@ impl Session {
                 self.resolved(resolved, told.emitted_at_ms)?;
             }
             ServerNotification::TurnCompleted(ended) if ended.turn.id == self.turn => {
+                self.ended = true;
                 if let Face::People(view) = &mut self.face {
                     view.ended(&ended.turn).map_err(RunError::Output)?;
                     let completed = ended.turn.status == TurnStatus::Completed;

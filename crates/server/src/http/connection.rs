@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use signalbox_app_server::ConnectionContext;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,7 @@ use super::listen::ListenOptions;
 use super::metrics::Use;
 use super::site::Site;
 use crate::access::Access;
+use crate::life::Guest;
 
 /// How long answers may take to get out after connections were told to end.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
@@ -29,6 +31,8 @@ pub struct ConnInfo {
     pub(super) via: Via,
     /// The connection's place among all, where places are counted.
     pub(super) _place: Option<Place>,
+    /// That the server stays for it, where it comes by the home's socket.
+    pub(super) _guest: Option<Guest>,
     /// Cancelled: no further request is taken.
     pub(super) leaving: CancellationToken,
     /// Cancelled: WebSockets and event streams end.
@@ -47,13 +51,23 @@ pub(super) enum Via {
 impl ConnInfo {
     /// A connection to a unix socket of this server: its owner's.
     #[must_use]
-    pub fn unix(site: &Site) -> Self {
+    pub(crate) fn unix(site: &Site, guest: Option<Guest>) -> Self {
         Self {
             via: Via::Unix,
+            _guest: guest,
             _place: None,
             leaving: site.0.leaving.clone(),
             closing: site.closing().clone(),
         }
+    }
+
+    /// What it brings along.
+    pub(super) fn context(&self) -> ConnectionContext {
+        let base_dir = match &self.via {
+            Via::Unix => None,
+            Via::Tcp { options, .. } => options.base_dir.clone(),
+        };
+        ConnectionContext { base_dir, ..ConnectionContext::default() }
     }
 
     /// Whether it comes from this very machine, as far as that can be seen.

@@ -177,7 +177,8 @@ impl Accepting {
         let local = stream.local_addr().unwrap_or(self.address);
         let conn = ConnInfo {
             via: Via::Tcp { peer, local, options: self.options.clone(), access: self.access.clone() },
-            _place: Some(place),
+            _guest: None,
+                _place: Some(place),
             leaving: leaving.clone(),
             closing: closing.clone(),
         };

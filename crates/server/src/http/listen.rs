@@ -24,6 +24,8 @@ pub struct ListenOptions {
     pub insecure: bool,
     /// Serves TLS.
     pub tls: Option<TlsFiles>,
+    /// Where relative directories of those begin who come in here, absolute; else where the server's begin.
+    pub base_dir: Option<PathBuf>,
 }
 
 /// Where certificate and key lie. Absolute paths, PEM.

@@ -6,6 +6,7 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
+use signalbox_app_server::AppServer;
 use signalbox_rpc::{INTERNAL, PostOptions, RpcError};
 
 use super::body;
@@ -29,7 +30,7 @@ pub(super) async fn post(
     is_json(head)?;
     let limits = &site.0.limits;
     let held = body::read(site, body, limits.body_bytes).await?;
-    let options = PostOptions { role: caller.role, label: caller.name.clone(), state: None };
+    let options = PostOptions { role: caller.role, label: caller.name.clone(), state: Some(AppServer::post_state(conn.context())) };
     // A client that leaves drops this, and with it the handler.
     let answered = tokio::select! {
         answered = site.0.service.post(&held.bytes, options) => answered,

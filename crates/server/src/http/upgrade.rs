@@ -157,6 +157,7 @@ pub(super) fn options(site: &Site, conn: &ConnInfo, caller: &Caller) -> ConnOpti
         role: caller.role,
         label: caller.name.clone(),
         shutdown: conn.closing.clone(),
+        hooks: site.0.app.hooks_for(conn.context()),
         ..site.0.options.clone()
     }
 }

@@ -1,9 +1,11 @@
 //! The way to a home's server: connects to it, starts it if none runs, introduces the connection.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use signalbox_engine::offered_variables;
 use signalbox_home::{Held, Holder, Home, HomeError, LockError, StartTurn};
 use signalbox_protocol::greeting::{GREETING_PROTOCOL, Greeting, Welcome};
 use tokio::io::AsyncReadExt;
@@ -111,6 +113,27 @@ fn process(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
 }
 
+/// How this program introduces itself as `client`, with what agents may be given of `env` and with the `KEY=VALUE` of its
+/// command line.
+#[must_use]
+pub fn greeting(
+    client: &str,
+    base_dir: &Path,
+    env: &BTreeMap<String, String>,
+    config: Vec<String>,
+) -> Greeting {
+    let offered = offered_variables().filter_map(|name| Some((name.to_owned(), env.get(name)?.clone())));
+    Greeting {
+        protocol: GREETING_PROTOCOL,
+        version: VERSION.to_owned(),
+        client: client.to_owned(),
+        base_dir: Some(base_dir.display().to_string()),
+        env: Some(offered.collect()),
+        config,
+        upgrade: true,
+    }
+}
+
 /// Connects to the home's server and starts it if none runs: of any number of programs that try at the same time one
 /// starts it. An older server that is idle is replaced, if the greeting says so.
 ///
@@ -171,7 +194,6 @@ async fn join(
     started: bool,
 ) -> Result<Option<Connected>, ConnectError> {
     let Some(mut stream) = reach(home).await? else { return Ok(None) };
-    greeting.protocol = GREETING_PROTOCOL;
     let answer = async {
         send(&mut stream, greeting).await?;
         receive::<Welcome>(&mut stream).await

@@ -15,7 +15,7 @@ use crate::signals::Signals;
 use crate::standalone::{Drained, LEAVING, Setup, Standalone, StartError};
 
 /// What the detached server is called in the lock.
-pub(super) const ROLE: &str = "server";
+pub const ROLE: &str = "server";
 /// How long a server that leaves may hold the lock before its successor gives up.
 const SUCCESSION: Duration = LEAVING.saturating_add(Duration::from_secs(10));
 /// How long somebody may hold it who does not say who it is, or who only looks.
@@ -52,10 +52,11 @@ pub async fn detached(setup: Setup, readiness: &mut Option<Readiness>) -> Result
     if let Some(readiness) = readiness.take() {
         readiness.ready();
     }
-    let hall = Hall::that_empties(server.serving().clone());
+    let hall = server.hall().that_empties();
     let why = tokio::select! {
         () = hall.run(door) => "asked to by a newer version",
         () = idle(&home, &hall) => "nobody needs it",
+        () = server.asked_to_leave() => "somebody has asked it to",
         _ = signals.next() => "a signal",
     };
     tracing::info!(why, "the server leaves");

@@ -5,6 +5,7 @@
 
 mod connect;
 mod detached;
+mod doors;
 mod introduce;
 mod launch;
 mod log;
@@ -13,9 +14,11 @@ mod presence;
 mod socket;
 mod version;
 
-pub use connect::{ConnectError, Connected, connect_home, find_server};
-pub use detached::{DetachedError, detached};
+pub use connect::{ConnectError, Connected, connect_home, find_server, greeting};
+pub use detached::{DetachedError, ROLE, detached};
+pub(crate) use doors::HouseDoors;
 pub use launch::{Launch, LaunchError, Readiness};
 pub use log::ServerLog;
 pub use overrides::for_server;
+pub(crate) use presence::{Guest, Presence};
 pub(crate) use socket::Hall;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::introduce::{Arrival, send};
 use super::overrides::of_connection;
-use super::presence::Presence;
+use super::presence::{Guest, Presence};
 use super::version::{VERSION, is_newer};
 use crate::standalone::{MAX_CONNECTIONS, Serving};
 use crate::unix_door;
@@ -24,17 +24,24 @@ pub(crate) struct Hall {
     /// Cancelled: a newer program wants to start its own server.
     replaced: CancellationToken,
     may_leave: bool,
+    /// Where relative directories begin of those who do not say it.
+    base_dir: Option<PathBuf>,
 }
 
 impl Hall {
-    /// The hall of a server that may leave when nobody is there.
-    pub(crate) fn that_empties(serving: Serving) -> Self {
-        Self { may_leave: true, ..Self::of(serving) }
+    /// The hall of a server that stays as long as whoever runs it wants.
+    pub(crate) fn new(serving: Serving, presence: Presence) -> Self {
+        Self { serving, presence, replaced: CancellationToken::new(), may_leave: false, base_dir: None }
     }
 
-    /// The hall of a server that stays as long as whoever runs it wants.
-    pub(crate) fn of(serving: Serving) -> Self {
-        Self { serving, presence: Presence::default(), replaced: CancellationToken::new(), may_leave: false }
+    /// The same for another socket than the home's.
+    pub(crate) fn at(self, base_dir: PathBuf) -> Self {
+        Self { base_dir: Some(base_dir), ..self }
+    }
+
+    /// The same for a server that may leave when nobody is there.
+    pub(crate) fn that_empties(self) -> Self {
+        Self { may_leave: true, ..self }
     }
 }
 
@@ -48,28 +55,33 @@ impl Hall {
             let hall = self.clone();
             async move {
                 // Whoever comes too late finds the next server.
-                let Some(_guest) = guest else { return };
-                hall.receive(stream).await;
+                let Some(guest) = guest else { return };
+                hall.receive(stream, guest).await;
             }
         };
         let accepting = door.run(MAX_CONNECTIONS, leaving, &connections, handle);
         let _ = self.replaced.run_until_cancelled(accepting).await;
     }
 
-    async fn receive(&self, stream: UnixStream) {
+    async fn receive(&self, stream: UnixStream, guest: Guest) {
         let arrival = self.serving.closing.run_until_cancelled(Arrival::of(stream)).await;
         match arrival {
-            Some(Ok(arrival)) => self.serve(arrival).await,
+            Some(Ok(arrival)) => self.serve(arrival, guest).await,
             Some(Err(error)) => tracing::debug!(%error, "a connection has ended before it began"),
             None => {}
         }
     }
 
-    async fn serve(&self, arrival: Arrival) {
+    async fn serve(&self, arrival: Arrival, guest: Guest) {
         let Arrival { mut stream, ahead, greeting } = arrival;
         let serving = &self.serving;
         let options = match greeting {
-            None => ConnOptions { label: "unix".into(), ..serving.options(ConnOptions::default()) },
+            None => {
+                let context =
+                    ConnectionContext { base_dir: self.base_dir.clone(), ..ConnectionContext::default() };
+                let hooks = serving.app.hooks_for(context);
+                ConnOptions { label: "unix".into(), hooks, ..serving.options(ConnOptions::default()) }
+            }
             Some(greeting) => {
                 let Some((welcome, options)) = welcome(self, greeting).await else { return };
                 if let Err(error) = send(&mut stream, &welcome).await {
@@ -87,7 +99,7 @@ impl Hall {
                 options
             }
         };
-        unix_door::serve_stream(ahead, stream, serving.service.clone(), options, serving.site.clone()).await;
+        unix_door::serve_stream(ahead, stream, serving.service.clone(), options, serving.site.clone(), Some(guest)).await;
     }
 }
 
