@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::path::PathBuf;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use signalbox_protocol::app::{
     DeviceListResult, DeviceRevokeParams, DeviceRevokeResult, ListenerOpenParams, ListenerOpenResult,
@@ -10,6 +11,8 @@ use signalbox_protocol::app::{
 };
 use signalbox_rpc::{ConnectionId, Role, RpcError};
 use tokio_util::sync::CancellationToken;
+
+use crate::errors;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,14 +54,18 @@ pub trait Doors: Debug + Send + Sync + 'static {
         params: DeviceRevokeParams,
     ) -> BoxFuture<'static, Result<DeviceRevokeResult, RpcError>>;
 
-    /// `server/stop`: the server begins to leave.
-    fn server_stop(&self, caller: DoorCaller) -> BoxFuture<'static, Result<ServerStopResult, RpcError>>;
+    /// `server/stop`: the server begins to leave. Doors of something that cannot leave say `no_doors`.
+    fn server_stop(&self, _caller: DoorCaller) -> BoxFuture<'static, Result<ServerStopResult, RpcError>> {
+        async { Err(errors::no_doors().into()) }.boxed()
+    }
 
-    /// `listener/open`: an address is open until `asked.ended`.
+    /// `listener/open`: an address is open until `asked.ended`. Doors that open none say `no_doors`.
     fn listener_open(
         &self,
-        caller: DoorCaller,
-        params: ListenerOpenParams,
-        asked: ListenerAsked,
-    ) -> BoxFuture<'static, Result<ListenerOpenResult, RpcError>>;
+        _caller: DoorCaller,
+        _params: ListenerOpenParams,
+        _asked: ListenerAsked,
+    ) -> BoxFuture<'static, Result<ListenerOpenResult, RpcError>> {
+        async { Err(errors::no_doors().into()) }.boxed()
+    }
 }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::{AppServerArgs, Global};
 use crate::listeners::{self, ListenerArgs};
+use crate::opened::{self, OpenedError};
 use crate::setup::{self, complain, told};
 use crate::{EXIT_FORCED, EXIT_USAGE, logs};
 
@@ -20,7 +21,9 @@ pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
         Ok(prepared) => prepared,
         Err(error) => return refuse(&error),
     };
+    let mut sets = global.config.clone();
     if let Some(unattended) = args.unattended {
+        sets.push(format!("server.unattended={unattended}"));
         prepared.setup.config.server.unattended = unattended;
     }
     for warning in &prepared.warnings {
@@ -30,10 +33,46 @@ pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&error),
     };
-    let code = runtime.block_on(serve(prepared.setup, listen, &args.listener));
+    let code = match listen {
+        listen @ (Listen::Unix(_) | Listen::Tcp { .. }) if !args.standalone => {
+            runtime.block_on(have_served(&prepared.setup, listen, &args.listener, &sets))
+        }
+        listen => runtime.block_on(serve(prepared.setup, listen, &args.listener)),
+    };
     // What is blocked somewhere in the kernel must not hold up the end.
     runtime.shutdown_background();
     code
+}
+
+/// Has the home's server listen.
+async fn have_served(
+    setup: &signalbox_server::Setup,
+    listen: Listen,
+    listener: &ListenerArgs,
+    sets: &[String],
+) -> ExitCode {
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return refuse(&error),
+    };
+    let options = match listener.options(local_role(&listen, listener)) {
+        Ok(options) => options,
+        Err(error) => return refuse(&error),
+    };
+    match opened::serve(setup, "app-server", sets, vec![(listen, options)], &mut signals).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ OpenedError::Gone) => {
+            complain(&told(&error));
+            ExitCode::FAILURE
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Existing clients expect that whoever asks for an address by name finds it open to this machine.
+fn local_role(listen: &Listen, listener: &ListenerArgs) -> Option<ConnectionRole> {
+    let loopback = matches!(listen, Listen::Tcp { address, .. } if address.ip().is_loopback());
+    (loopback && !listener.asks_for_credentials()).then_some(ConnectionRole::Operator)
 }
 
 async fn serve(setup: signalbox_server::Setup, listen: Listen, listener: &ListenerArgs) -> ExitCode {
@@ -68,13 +107,12 @@ async fn serve(setup: signalbox_server::Setup, listen: Listen, listener: &Listen
             tracing::info!(socket = %door.path().display(), "listening");
             tokio::select! {
                 () = server.listen(door) => {}
+                () = server.asked_to_leave() => tracing::info!("leaving, as asked"),
                 signal = signals.next() => tracing::info!(signal, "leaving"),
             }
         }
         Listen::Tcp { address, tls } => {
-            // Existing clients expect that whoever asks for an address by name finds it open to this machine.
-            let local = (!listener.asks_for_credentials()).then_some(ConnectionRole::Operator);
-            let options = match listener.options(local.filter(|_| address.ip().is_loopback())) {
+            let options = match listener.options(local_role(&Listen::Tcp { address, tls }, listener)) {
                 Ok(options) => options,
                 Err(error) => return refuse(&error),
             };
@@ -85,6 +123,7 @@ async fn serve(setup: signalbox_server::Setup, listen: Listen, listener: &Listen
             listeners::announce(&door);
             tokio::select! {
                 () = door.run(server.site().clone(), CancellationToken::new()) => {}
+                () = server.asked_to_leave() => tracing::info!("leaving, as asked"),
                 signal = signals.next() => tracing::info!(signal, "leaving"),
             }
         }

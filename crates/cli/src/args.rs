@@ -21,6 +21,8 @@ use crate::listeners::ListenerArgs;
         signalbox run \"Look around\"              one turn with the built-in agent, here and now\n  \
         signalbox run -p opencode \"Fix the test\" the same with an agent that is installed\n  \
         signalbox app-server --listen unix://    a server that clients connect to\n  \
+        signalbox serve                          clients on WebSocket and HTTP\n  \
+        signalbox stop                           ends the server that the others start\n  \
         signalbox doctor                         what is there, what is missing, what would help",
     disable_help_subcommand = true,
     subcommand_required = true,
@@ -53,6 +55,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     AppServer(AppServerArgs),
     Serve(ServeArgs),
+    Stop(StopArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     /// The built-in agent, on stdin and stdout
@@ -179,15 +182,17 @@ pub(crate) struct AppServerArgs {
 /// Serve clients on other programs, pages and machines
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Listens on TCP for WebSocket and HTTP, and on the home's socket. On TCP everybody needs a token: the home's own, \
-                  which is written to the file `token` in it, that of a paired device, or one of --tokens or --ws-auth. \
-                  --allow-local lets programs of this machine in without one.\n\n\
-                  The first SIGTERM or Ctrl-C ends it in order: running turns end as interrupted and every client is \
-                  told; a second one ends it at once.",
+    long_about = "Has the home's server, which is started if it does not run, listen on TCP for WebSocket and HTTP, as long as \
+                  this command runs. On TCP everybody needs a token: the home's own, which is written to the file `token` \
+                  in it, that of a paired device, or one of --tokens or --ws-auth. --allow-local lets programs of this \
+                  machine in without one.\n\n\
+                  SIGTERM or Ctrl-C closes the addresses; the server and what runs in it go on. With --standalone \
+                  everything runs in this process, and the first signal ends it in order (running turns end as \
+                  interrupted and every client is told), a second one at once.",
     after_help = "Examples:\n  \
-        signalbox serve --standalone                                    ws://127.0.0.1:4517 and the home's socket\n  \
-        signalbox serve --standalone --listen 127.0.0.1:0 --allow-local a free port, open to this machine\n  \
-        signalbox serve --standalone --listen 0.0.0.0:4517 --tls-cert c.pem --tls-key k.pem --allow-host box.example\n\n\
+        signalbox serve                                    ws://127.0.0.1:4517 and the home's socket\n  \
+        signalbox serve --listen 127.0.0.1:0 --allow-local a free port, open to this machine\n  \
+        signalbox serve --listen 0.0.0.0:4517 --tls-cert c.pem --tls-key k.pem --allow-host box.example\n\n\
         On one address: JSON-RPC as WebSocket on / and as POST on /rpc, events of a thread on /threads/ID/events, \
         the Op/Event protocol on /ws?ticket=…, and /healthz, /readyz, /metrics."
 )]
@@ -203,9 +208,22 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) listener: ListenerArgs,
 
-    /// Run everything in this process
-    #[arg(long, required = true)]
+    /// Run everything in this process; refused while another one serves the home
+    #[arg(long)]
     pub(crate) standalone: bool,
+}
+
+/// End the home's server
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Ends the server of the home, however it was started: running turns end as interrupted, every client is told, \
+                  and the command waits until the process has gone. Says what it ended; without a server it says so.",
+    after_help = "Exit codes:\n  0  no server runs any more\n  1  it does not end; --force kills it"
+)]
+pub(crate) struct StopArgs {
+    /// Kill it if it has not ended within five seconds
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Look at home, providers, git and terminal, and say what would help

@@ -103,6 +103,7 @@ impl ListenerArgs {
             auth: ListenerAuth { allow_local: local, tokens_file, ws_auth: self.ws_auth()? },
             insecure: self.insecure,
             tls,
+            base_dir: None,
         })
     }
 

@@ -6,11 +6,13 @@ mod connect;
 mod doctor;
 mod listeners;
 mod logs;
+mod opened;
 mod run;
 mod schema;
 mod serve;
 mod server;
 mod setup;
+mod stop;
 
 use std::process::ExitCode;
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::main(&global, &args),
         Command::Doctor(args) => doctor::main(&global, args),
         Command::Schema(args) => schema::main(args),
+        Command::Stop(args) => stop::main(&global, &args),
         Command::Server => server::main(&global),
         Command::Rehearsal => signalbox_rehearsal::run(),
     }

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::args::{Global, ServeArgs};
 use crate::listeners::{self, announce, tell};
+use crate::opened::{self, OpenedError};
 use crate::setup::{self, complain, told};
 use crate::{EXIT_FORCED, EXIT_USAGE, logs};
 
@@ -27,10 +28,34 @@ pub(crate) fn main(global: &Global, args: &ServeArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return refuse(&error),
     };
-    let code = runtime.block_on(serve(prepared.setup, args));
+    let code = match args.standalone {
+        true => runtime.block_on(serve(prepared.setup, args)),
+        false => runtime.block_on(have_served(&prepared.setup, args, &global.config)),
+    };
     // What is blocked somewhere in the kernel must not hold up the end.
     runtime.shutdown_background();
     code
+}
+
+/// Has the home's server listen.
+async fn have_served(setup: &signalbox_server::Setup, args: &ServeArgs, sets: &[String]) -> ExitCode {
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return refuse(&error),
+    };
+    let options = match args.listener.options(args.allow_local.then_some(ConnectionRole::Operator)) {
+        Ok(options) => options,
+        Err(error) => return refuse(&error),
+    };
+    let addresses = args.listen.iter().map(|listen| (listen.clone(), options.clone())).collect();
+    match opened::serve(setup, "serve", sets, addresses, &mut signals).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error @ OpenedError::Gone) => {
+            complain(&told(&error));
+            ExitCode::FAILURE
+        }
+        Err(error) => refuse(&error),
+    }
 }
 
 async fn serve(setup: signalbox_server::Setup, args: &ServeArgs) -> ExitCode {
@@ -78,8 +103,10 @@ async fn serve(setup: signalbox_server::Setup, args: &ServeArgs) -> ExitCode {
     for door in doors {
         listeners.spawn(door.run(server.site().clone(), CancellationToken::new()));
     }
-    let signal = signals.next().await;
-    tracing::info!(signal, "leaving");
+    tokio::select! {
+        signal = signals.next() => tracing::info!(signal, "leaving"),
+        () = server.asked_to_leave() => tracing::info!("leaving, as asked"),
+    }
     match server.drain(&mut signals).await {
         Drained::Whole => ExitCode::SUCCESS,
         Drained::Forced => ExitCode::from(EXIT_FORCED),

@@ -178,7 +178,7 @@ impl Accepting {
         let conn = ConnInfo {
             via: Via::Tcp { peer, local, options: self.options.clone(), access: self.access.clone() },
             _guest: None,
-                _place: Some(place),
+            _place: Some(place),
             leaving: leaving.clone(),
             closing: closing.clone(),
         };

@@ -30,7 +30,11 @@ pub(super) async fn post(
     is_json(head)?;
     let limits = &site.0.limits;
     let held = body::read(site, body, limits.body_bytes).await?;
-    let options = PostOptions { role: caller.role, label: caller.name.clone(), state: Some(AppServer::post_state(conn.context())) };
+    let options = PostOptions {
+        role: caller.role,
+        label: caller.name.clone(),
+        state: Some(AppServer::post_state(conn.context())),
+    };
     // A client that leaves drops this, and with it the handler.
     let answered = tokio::select! {
         answered = site.0.service.post(&held.bytes, options) => answered,

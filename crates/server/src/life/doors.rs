@@ -126,7 +126,9 @@ fn open(
     let listen: Listen = listen.parse().map_err(|error| RpcError::invalid_params(error, "listen", None))?;
     let ListenerAsked { base_dir, ended } = asked;
     match listen {
-        Listen::Stdio => Err(RpcError::invalid_params("a server has no client on stdin and stdout", "listen", None)),
+        Listen::Stdio => {
+            Err(RpcError::invalid_params("a server has no client on stdin and stdout", "listen", None))
+        }
         // Open anyway, as long as the server lives.
         Listen::Unix(None) => Ok(unix(home.socket().to_owned())),
         Listen::Unix(Some(path)) => {
@@ -166,7 +168,12 @@ fn open(
 }
 
 fn unix(path: PathBuf) -> ListenerOpenResult {
-    ListenerOpenResult { listen: format!("unix://{}", path.display()), http_url: None, open: true, token_file: None }
+    ListenerOpenResult {
+        listen: format!("unix://{}", path.display()),
+        http_url: None,
+        open: true,
+        token_file: None,
+    }
 }
 
 /// An address that cannot be opened, with all that is known of why.

@@ -20,5 +20,5 @@ pub(crate) use doors::HouseDoors;
 pub use launch::{Launch, LaunchError, Readiness};
 pub use log::ServerLog;
 pub use overrides::for_server;
-pub(crate) use presence::{Guest, Presence};
+pub(crate) use presence::Guest;
 pub(crate) use socket::Hall;

@@ -99,7 +99,15 @@ impl Hall {
                 options
             }
         };
-        unix_door::serve_stream(ahead, stream, serving.service.clone(), options, serving.site.clone(), Some(guest)).await;
+        unix_door::serve_stream(
+            ahead,
+            stream,
+            serving.service.clone(),
+            options,
+            serving.site.clone(),
+            Some(guest),
+        )
+        .await;
     }
 }
 
