@@ -68,7 +68,7 @@ pub(crate) struct App {
     pub(crate) hubs: Hubs,
     started_at_ms: i64,
     /// What lets others in, once the server around this one has handed it over.
-    doors: OnceLock<Arc<dyn Doors>>,
+    pub(crate) doors: OnceLock<Arc<dyn Doors>>,
     /// The description of the table, once somebody has asked for it.
     open_rpc: OnceLock<OpenRpcDocument>,
 }

@@ -21,7 +21,9 @@ use signalbox_rpc::{ConnectionId, Frame, Peer, RequestEnd, StrayResponse};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connection::Subscriber;
+use crate::doors::{ApprovalAnswered, DoorCaller};
 use crate::hubs::Hubs;
+use crate::methods::outcome_of;
 use crate::view::answer::{Answer, AnswerError, Reply, answer};
 use crate::view::convert;
 
@@ -239,9 +241,13 @@ async fn settle(
     };
     match answer(open.session, &open.input, reply) {
         Ok(answer) => {
-            if let Err(error) = submit(hubs, answer, subscriber.name()).await {
-                let message = refusal(&open.id, &error);
-                hubs.warn(subscriber, open.session, message);
+            let decision = match answer.then_interrupt {
+                true => ApprovalDecision::Cancel,
+                false => outcome_of(&answer.op, &open.input).decision,
+            };
+            match submit(hubs, answer, subscriber.name()).await {
+                Ok(()) => note(hubs, DoorCaller::of_peer(&subscriber.peer), open, decision),
+                Err(error) => hubs.warn(subscriber, open.session, refusal(&open.id, &error)),
             }
         }
         Err(error @ AnswerError::NothingAllowsOnce { .. }) => {
@@ -249,6 +255,14 @@ async fn settle(
             hubs.warn(subscriber, open.session, message);
         }
         Err(error) => unable(hubs, subscriber, open, &error.to_string()).await,
+    }
+}
+
+/// Whoever keeps the audit log hears of an answer that was taken.
+pub(crate) fn note(hubs: &Hubs, caller: DoorCaller, open: &Open, decision: ApprovalDecision) {
+    if let Some(doors) = hubs.doors() {
+        let (thread, approval) = (open.session.to_string(), open.id.clone());
+        doors.approval_answered(caller, ApprovalAnswered { thread, approval, decision });
     }
 }
 

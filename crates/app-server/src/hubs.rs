@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::{App, AppInfo};
 use crate::approvals::{self, Approvals};
 use crate::connection::{Connection, Subscriber};
+use crate::doors::Doors;
 use crate::hub::frames::{self, Placed};
 use crate::hub::ring::Ring;
 use crate::hub::{self, Hub};
@@ -139,6 +140,11 @@ impl Hubs {
 
     pub(crate) fn engine(&self) -> Option<Engine> {
         self.0.app.get()?.upgrade().map(|app| app.engine.clone())
+    }
+
+    /// The doors of the server, if it has any.
+    pub(crate) fn doors(&self) -> Option<Arc<dyn Doors>> {
+        self.0.app.get()?.upgrade()?.doors.get().cloned()
     }
 
     /// The store on disk: for lists. Whoever reads about one thread asks for [`Hubs::reader_of`].

@@ -19,6 +19,6 @@ pub mod view;
 pub use app::{AppInfo, AppServer};
 pub use connection::ConnectionContext;
 pub use document::{DocumentError, open_rpc_text, schema_text};
-pub use doors::{DoorCaller, Doors, ListenerAsked};
+pub use doors::{ApprovalAnswered, DoorCaller, Doors, ListenerAsked};
 pub use hubs::Hubs;
 pub use methods::registry;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use signalbox_home::Unattended;
+use signalbox_protocol::app::ConnectionRole;
 use signalbox_protocol::ops::PermissionMode;
 use signalbox_server::Listen;
 
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     AppServer(AppServerArgs),
     Serve(ServeArgs),
     Stop(StopArgs),
+    Pair(PairArgs),
+    Devices(DevicesArgs),
     Doctor(DoctorArgs),
     Schema(SchemaArgs),
     /// The built-in agent, on stdin and stdout
@@ -224,6 +227,93 @@ pub(crate) struct StopArgs {
     /// Kill it if it has not ended within five seconds
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Let a device in: prints a URL, a code and a QR code
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Makes a code with which one device can be paired, once, within 15 minutes, and prints it as a URL, as \
+                  text and as a QR code.\n\n\
+                  The device sends the code to POST /api/pair and gets a bearer token of its own, which is good for 90 \
+                  days from its last use. The server keeps hashes only.",
+    after_help = "Examples:\n  \
+        signalbox pair                                    a device that may prompt and answer\n  \
+        signalbox pair --role observer --name Wall        one that may look\n  \
+        signalbox pair --url https://box.example          behind a tunnel or a proxy\n  \
+        curl -d '{\"token\":\"CODE\",\"device_name\":\"curl\"}' http://127.0.0.1:4517/api/pair\n\n\
+        Exit codes:\n  \
+        0  the code was made\n  \
+        1  the server has refused\n  \
+        2  wrong usage, or no server could be reached"
+)]
+pub(crate) struct PairArgs {
+    /// What the device may do [default: operator]
+    #[arg(long, value_enum)]
+    pub(crate) role: Option<RoleArg>,
+
+    /// What it is called in lists, whatever it calls itself
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Where the device reaches the server [default: the listener that was opened last]
+    #[arg(long, value_name = "BASE")]
+    pub(crate) url: Option<String>,
+
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What somebody may do; each includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleArg {
+    /// Reads
+    Observer,
+    /// Also prompts and answers
+    Operator,
+    /// Also pairs, revokes and configures
+    Owner,
+}
+
+impl From<RoleArg> for ConnectionRole {
+    fn from(role: RoleArg) -> Self {
+        match role {
+            RoleArg::Observer => Self::Observer,
+            RoleArg::Operator => Self::Operator,
+            RoleArg::Owner => Self::Owner,
+        }
+    }
+}
+
+/// List the paired devices, or take one back
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+        signalbox devices\n  \
+        signalbox devices revoke 0199f0c2-7c1e-7d3a-9b1e-2f6f0a4f7d11\n\n\
+        Exit codes:\n  \
+        0  done\n  \
+        1  the server has refused, for example because there is no such device\n  \
+        2  wrong usage, or no server could be reached")]
+pub(crate) struct DevicesArgs {
+    /// What to do with them [default: list]
+    #[command(subcommand)]
+    pub(crate) command: Option<DevicesCommand>,
+
+    /// Print the result as one JSON object
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// What can be done with devices.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DevicesCommand {
+    /// List them
+    List,
+    /// Take back what a device was allowed; its connections end at once
+    Revoke {
+        /// Its id, as the list shows it
+        id: String,
+    },
 }
 
 /// Look at home, providers, git and terminal, and say what would help

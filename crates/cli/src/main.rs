@@ -3,10 +3,12 @@
 mod app_server;
 mod args;
 mod connect;
+mod devices;
 mod doctor;
 mod listeners;
 mod logs;
 mod opened;
+mod qr;
 mod run;
 mod schema;
 mod serve;
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(&global, args),
         Command::AppServer(args) => app_server::main(&global, args),
         Command::Serve(args) => serve::main(&global, &args),
+        Command::Pair(args) => devices::pair(&global, args),
+        Command::Devices(args) => devices::devices(&global, args),
         Command::Doctor(args) => doctor::main(&global, args),
         Command::Schema(args) => schema::main(args),
         Command::Stop(args) => stop::main(&global, &args),

@@ -11,6 +11,7 @@ use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
 use crate::app::{AppServer, caller_name, hold, session_id};
 use crate::approvals;
+use crate::doors::DoorCaller;
 use crate::errors::{self, Error};
 use crate::view::answer::{AnswerError, answer};
 
@@ -69,6 +70,7 @@ async fn respond(ctx: Ctx<AppServer>, params: ApprovalRespondParams) -> Result<A
         outcome.decision = ApprovalDecision::Cancel;
     }
     approvals::submit(hubs, answer, caller_name(&ctx)).await?;
+    approvals::note(hubs, DoorCaller::of(&ctx), &open, outcome.decision);
     Ok(ApprovalRespondResult { outcome })
 }
 
@@ -82,7 +84,7 @@ fn refused(error: &AnswerError) -> Error {
 }
 
 /// What an Op makes of the approval that it answers.
-fn outcome_of(op: &Op, input: &PendingInput) -> ApprovalOutcome {
+pub(crate) fn outcome_of(op: &Op, input: &PendingInput) -> ApprovalOutcome {
     let (decision, option_id) = match op {
         Op::AnswerElicitation { answer, .. } => {
             let decision = match answer {

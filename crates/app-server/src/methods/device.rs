@@ -6,7 +6,7 @@ use signalbox_protocol::app::{
 };
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
-use crate::app::{AppServer, caller_name};
+use crate::app::AppServer;
 use crate::doors::DoorCaller;
 use crate::errors::Error;
 
@@ -39,25 +39,20 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
         );
 }
 
-/// Who asks, for the doors.
-pub(super) fn caller(ctx: &Ctx<AppServer>) -> DoorCaller {
-    DoorCaller { connection: ctx.connection(), role: ctx.role(), name: caller_name(ctx) }
-}
-
 async fn pairing_create(
     ctx: Ctx<AppServer>,
     params: PairingCreateParams,
 ) -> Result<PairingCreateResult, Error> {
-    let making = ctx.app().doors()?.pairing_create(caller(&ctx), params);
+    let making = ctx.app().doors()?.pairing_create(DoorCaller::of(&ctx), params);
     Ok(making.await?)
 }
 
 async fn device_list(ctx: Ctx<AppServer>, _: DeviceListParams) -> Result<DeviceListResult, Error> {
-    let listing = ctx.app().doors()?.device_list(caller(&ctx));
+    let listing = ctx.app().doors()?.device_list(DoorCaller::of(&ctx));
     Ok(listing.await?)
 }
 
 async fn device_revoke(ctx: Ctx<AppServer>, params: DeviceRevokeParams) -> Result<DeviceRevokeResult, Error> {
-    let revoking = ctx.app().doors()?.device_revoke(caller(&ctx), params);
+    let revoking = ctx.app().doors()?.device_revoke(DoorCaller::of(&ctx), params);
     Ok(revoking.await?)
 }

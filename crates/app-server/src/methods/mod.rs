@@ -39,6 +39,7 @@ mod worktree;
 
 use signalbox_rpc::Registry;
 
+pub(crate) use approval::outcome_of;
 pub(crate) use explain::connection_figures;
 pub(crate) use old_turns::OldTurns;
 pub(crate) use turns::PAGE_BYTES;

@@ -1,13 +1,17 @@
 //! Raw Ops.
 
+use std::sync::Arc;
+
 use signalbox_engine::{Accepted, OpError, Reply, Submission};
 use signalbox_facts::{SessionId, SubmissionId};
-use signalbox_protocol::app::{OpSubmitParams, OpSubmitResult, method};
+use signalbox_protocol::app::{ApprovalDecision, OpSubmitParams, OpSubmitResult, method};
 use signalbox_protocol::ops::Op;
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
 use super::settings::directory;
 use crate::app::{AppServer, hold, origin, session_id};
+use crate::approvals;
+use crate::doors::DoorCaller;
 use crate::errors::{self, Error};
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
@@ -40,6 +44,7 @@ async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitR
     if let Some(session) = held {
         hold(&ctx, session);
     }
+    let answered = answered(&ctx, &op);
     let id = SubmissionId::generate();
     let (reply, decision) = Reply::to_caller();
     let submission = Submission { id, op, origin: origin(&ctx), session: new, interrupt: false, reply };
@@ -49,5 +54,18 @@ async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitR
         Accepted::Repeated { turn } => Some(turn.to_string()),
         _ => None,
     };
+    if let Some((open, decision)) = answered {
+        approvals::note(ctx.app().hubs(), DoorCaller::of(&ctx), &open, decision);
+    }
     Ok(OpSubmitResult { submission_id: id.to_string(), repeated_turn_id })
+}
+
+/// The approval that an Op answers, and how.
+fn answered(ctx: &Ctx<AppServer>, op: &Op) -> Option<(Arc<approvals::Open>, ApprovalDecision)> {
+    let (Op::AnswerPermission { request_id, .. } | Op::AnswerElicitation { request_id, .. }) = op else {
+        return None;
+    };
+    let open = ctx.app().hubs().approvals().get(request_id.parse().ok()?)?;
+    let decision = super::outcome_of(op, &open.input).decision;
+    Some((open, decision))
 }

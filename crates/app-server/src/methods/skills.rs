@@ -7,7 +7,7 @@ use signalbox_protocol::app::{
     SkillErrorInfo, SkillInterface, SkillMetadata, SkillScope, SkillsListEntry, SkillsListParams,
     SkillsListResult, method,
 };
-use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry};
+use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
 use super::settings::directory;
 use crate::app::{AppServer, base_dir};
@@ -22,7 +22,8 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
             method::SKILLS_LIST,
             Lane::Concurrent,
             "The skills that prompts of threads in these directories can name, and what looks like one and cannot be used.",
-        ),
+        )
+        .role(Role::Operator),
         list,
     );
 }

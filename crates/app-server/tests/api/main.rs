@@ -20,6 +20,7 @@ mod pages;
 mod queues;
 mod refusals;
 mod rejoining;
+mod roles;
 mod rules;
 mod search;
 mod stage;

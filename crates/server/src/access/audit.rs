@@ -26,8 +26,8 @@ pub struct Audit(Option<Arc<Mutex<Log>>>);
 /// One line.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AuditEvent<'a> {
-    /// `paired`, `pairing_created`, `revoked`, `refused`, `locked_out`, `approval_answered`, `listener_opened`,
-    /// `listener_closed`.
+    /// `paired`, `pairing_created`, `revoked`, `refused`, `locked_out`, `approval_answered`,
+    /// `approval_answer_sent`, `listener_opened`, `listener_closed`.
     pub event: &'a str,
     /// Who did it, by name.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use signalbox_app_server::{DoorCaller, Doors};
+use signalbox_app_server::{ApprovalAnswered, DoorCaller, Doors};
 use signalbox_facts::{DeviceId, DeviceRole};
 use signalbox_protocol::app::{
     Device, DeviceListResult, DeviceRevokeParams, DeviceRevokeResult, PairingCreateParams,
@@ -36,6 +36,21 @@ impl Doors for AccessDoors {
     fn device_list(&self, _: DoorCaller) -> BoxFuture<'static, Result<DeviceListResult, RpcError>> {
         let access = self.0.clone();
         async move { Ok(access.device_list()) }.boxed()
+    }
+
+    fn approval_answered(&self, caller: DoorCaller, answered: ApprovalAnswered) {
+        let ApprovalAnswered { thread, approval, decision } = answered;
+        // The word of the wire; a plain enum is nothing but a text.
+        let decision = serde_json::to_value(decision).unwrap_or_default();
+        self.0.shared.audit.note(&AuditEvent {
+            event: "approval_answered",
+            who: Some(&caller.name),
+            role: Some(caller.role.name()),
+            thread: Some(&thread),
+            approval: Some(&approval),
+            detail: decision.as_str(),
+            ..AuditEvent::default()
+        });
     }
 
     fn device_revoke(

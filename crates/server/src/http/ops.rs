@@ -60,7 +60,7 @@ async fn serve(site: &Site, conn: &ConnInfo, stream: TokioIo<Upgraded>, caller: 
     let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (connection, OpsSocket { inbox, mut outbox }) = ops_connection(limits);
     let origin = Origin { client: Some(caller.name.to_string()), ..Origin::default() };
-    let client = OpsClient { role: caller.role, origin };
+    let client = OpsClient { role: caller.role, origin, audit: site.0.access.audit().clone() };
     site.tasks().spawn(serve_ops(site.0.app.engine().clone(), connection, client));
 
     let (mut sink, mut frames) = socket.split();

@@ -25,6 +25,8 @@ use signalbox_protocol::ops::ServerFrame;
 use signalbox_rpc::Role;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Audit;
+
 pub use list::list;
 pub use outgoing::OutFrame;
 pub use queue::{Closed, Held, QueueReceiver, QueueSender, Weight};
@@ -107,6 +109,8 @@ pub struct OpsClient {
     pub role: Role,
     /// What the core is told about it.
     pub origin: Origin,
+    /// Where its answers to approvals are noted.
+    pub audit: Audit,
 }
 
 /// The two halves of a new connection.

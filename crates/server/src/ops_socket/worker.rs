@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::QueueReceiver;
 use super::{Inbound, OpsClient, OpsLimits, Outbox, list, tell};
+use crate::access::AuditEvent;
 
 pub(super) struct Worker {
     pub(super) engine: Engine,
@@ -61,7 +62,26 @@ impl Worker {
             let message = format!("an observer reads; op `{}` needs an operator", op.name());
             return tell(&self.outbox, &ServerFrame::Error { message, request_id }).await;
         }
+        self.note(&op);
         self.engine.dispatch_op(op, self.client.origin.clone()).await;
+    }
+
+    /// An answer to an approval is noted when it is handed on; whether it was the first is told by the event.
+    fn note(&self, op: &Op) {
+        let (approval, detail) = match op {
+            Op::AnswerPermission { request_id, option_id, .. } => (request_id, option_id.as_deref()),
+            Op::AnswerElicitation { request_id, .. } => (request_id, None),
+            _ => return,
+        };
+        self.client.audit.note(&AuditEvent {
+            event: "approval_answer_sent",
+            who: self.client.origin.client.as_deref(),
+            role: Some(self.client.role.name()),
+            thread: op.session(),
+            approval: Some(approval),
+            detail,
+            ..AuditEvent::default()
+        });
     }
 
     async fn answer(&self, request: ClientRequest) -> ServerFrame {

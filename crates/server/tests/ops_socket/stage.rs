@@ -14,6 +14,7 @@ use signalbox_engine::{
 use signalbox_facts::Provider;
 use signalbox_protocol::ops::{ClientRequest, DocBlock, Event, Op, ServerFrame};
 use signalbox_rpc::Role;
+use signalbox_server::access::Audit;
 use signalbox_server::ops_socket::{
     Inbound, OpsClient, OpsLimits, OpsSocket, OutFrame, QueueReceiver, QueueSender, ops_connection, serve_ops,
 };
@@ -86,7 +87,11 @@ impl Stage {
     pub(crate) fn connect_as(&self, role: Role, limits: OpsLimits) -> Client {
         let (connection, OpsSocket { inbox, outbox }) = ops_connection(limits);
         let origin = Origin { client: Some("tester".to_owned()), ..Origin::default() };
-        let served = tokio::spawn(serve_ops(self.engine.clone(), connection, OpsClient { role, origin }));
+        let served = tokio::spawn(serve_ops(
+            self.engine.clone(),
+            connection,
+            OpsClient { role, origin, audit: Audit::without_file() },
+        ));
         Client { state: State::default(), inbox: Some(inbox), outbox, served, requests: 0 }
     }
 
