@@ -25,7 +25,69 @@ fn the_least_role_of_each_method() {
         names.sort_unstable();
         names.iter().for_each(|name| lines.push_str(&format!("  {name}\n")));
     }
-    expect![[r#""#]].assert_eq(&lines);
+    expect![[r#"
+        observer:
+          account/read
+          approval/list
+          collaborationMode/list
+          config/read
+          configRequirements/read
+          experimentalFeature/list
+          hooks/list
+          initialize
+          item/output/read
+          mcpServerStatus/list
+          model/list
+          modelProvider/list
+          permissionProfile/list
+          permissionRule/list
+          plugin/installed
+          provider/list
+          rpc.discover
+          server/health
+          thread/explain
+          thread/items/list
+          thread/list
+          thread/loaded/list
+          thread/queue/list
+          thread/read
+          thread/resume
+          thread/search
+          thread/transcript/read
+          thread/turns/list
+          thread/unsubscribe
+        operator:
+          approval/respond
+          fuzzyFileSearch
+          op/submit
+          permissionRule/remove
+          prompt/preview
+          server/diagnostics
+          skills/list
+          thread/archive
+          thread/compact/start
+          thread/configOption/set
+          thread/delete
+          thread/fork
+          thread/name/set
+          thread/queue/add
+          thread/queue/delete
+          thread/queue/reorder
+          thread/queue/update
+          thread/revert
+          thread/settings/update
+          thread/start
+          thread/unarchive
+          thread/worktree/discard
+          turn/interrupt
+          turn/start
+          turn/steer
+          worktree/baselines
+        owner:
+          device/list
+          device/revoke
+          pairing/create
+    "#]].assert_eq(&lines);
 }
 
 #[tokio::test]
