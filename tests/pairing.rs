@@ -175,7 +175,7 @@ fn what_is_printed_helps_people() {
         "within 15 minutes",
         "/pair#token=sbx_pair_",
         "role  observer",
-        "this machine's alone",
+        "No other machine reaches",
         "devices revoke",
     ] {
         assert!(said.out.contains(part), "{part}: {}", said.out);
@@ -183,7 +183,7 @@ fn what_is_printed_helps_people() {
     assert!(!said.out.contains('█') && !said.out.contains('\u{1b}'), "no picture in a pipe");
     let said = server.says(&["pair", "--url", "https://box.example/"]);
     assert!(said.out.contains("https://box.example/pair#token="), "{said:?}");
-    assert!(!said.out.contains("this machine's alone"));
+    assert!(!said.out.contains("No other machine reaches"));
     let wrong = server.says(&["pair", "--url", "box.example"]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.err.contains("http://"), "{wrong:?}");

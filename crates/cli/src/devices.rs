@@ -136,9 +136,9 @@ fn show_pairing(made: &PairingCreateResult) -> Result<(), Trouble> {
             if is_of_this_machine(url) {
                 writeln!(
                     out,
-                    "That address is this machine's alone. For another one open a listener there\n\
-                     (signalbox serve --listen IP:PORT --tls-cert … --tls-key …), or say with --url\n\
-                     where a tunnel or proxy ends.\n"
+                    "No other machine reaches that address. For one that does open a listener there\n\
+                     (signalbox serve --listen IP:PORT --allow-host NAME --tls-cert … --tls-key …), or\n\
+                     say with --url where a tunnel or proxy ends.\n"
                 )?;
             }
         }
@@ -205,7 +205,7 @@ fn word(role: ConnectionRole) -> &'static str {
 
 fn is_of_this_machine(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    ["127.", "localhost", "[::1]"].iter().any(|start| rest.starts_with(start))
+    ["127.", "localhost", "[::1]", "0.0.0.0", "[::]"].iter().any(|start| rest.starts_with(start))
 }
 
 /// A length of time, in the largest unit of which there is one.
@@ -268,6 +268,7 @@ mod tests {
         for (url, local) in [
             ("http://127.0.0.1:4517/pair#x", true),
             ("http://[::1]:1/", true),
+            ("http://0.0.0.0:1/", true),
             ("https://box.example/", false),
             ("http://10.0.0.1/", false),
         ] {

@@ -87,7 +87,8 @@ fn the_least_role_of_each_method() {
           device/list
           device/revoke
           pairing/create
-    "#]].assert_eq(&lines);
+    "#]]
+    .assert_eq(&lines);
 }
 
 #[tokio::test]
