@@ -81,7 +81,7 @@ pub trait Doors: Debug + Send + Sync + 'static {
     fn device_list(&self, caller: DoorCaller) -> BoxFuture<'static, Result<DeviceListResult, RpcError>>;
 
     /// A client has answered an approval. For the audit log; must not block.
-    fn approval_answered(&self, _: DoorCaller, _: ApprovalAnswered) {}
+    fn approval_answered(&self, caller: DoorCaller, answered: ApprovalAnswered);
 
     /// `device/revoke`: the device's credentials are worth nothing from now on, and its connections end.
     fn device_revoke(

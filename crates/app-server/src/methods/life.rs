@@ -5,9 +5,8 @@ use signalbox_protocol::app::{
 };
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
-use super::device::caller;
 use crate::app::{AppServer, base_dir};
-use crate::doors::ListenerAsked;
+use crate::doors::{DoorCaller, ListenerAsked};
 use crate::errors::Error;
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
@@ -34,12 +33,12 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
 }
 
 async fn stop(ctx: Ctx<AppServer>, _: ServerStopParams) -> Result<ServerStopResult, Error> {
-    let stopping = ctx.app().doors()?.server_stop(caller(&ctx));
+    let stopping = ctx.app().doors()?.server_stop(DoorCaller::of(&ctx));
     Ok(stopping.await?)
 }
 
 async fn open(ctx: Ctx<AppServer>, params: ListenerOpenParams) -> Result<ListenerOpenResult, Error> {
     let asked = ListenerAsked { base_dir: base_dir(&ctx), ended: ctx.peer().map_err(Error::Rpc)?.closed() };
-    let opening = ctx.app().doors()?.listener_open(caller(&ctx), params, asked);
+    let opening = ctx.app().doors()?.listener_open(DoorCaller::of(&ctx), params, asked);
     Ok(opening.await?)
 }

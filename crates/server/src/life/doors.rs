@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use signalbox_app_server::{DoorCaller, Doors, ListenerAsked};
+use signalbox_app_server::{ApprovalAnswered, DoorCaller, Doors, ListenerAsked};
 use signalbox_home::Home;
 use signalbox_protocol::app::{
     DeviceListResult, DeviceRevokeParams, DeviceRevokeResult, ListenerOpenParams, ListenerOpenResult,
@@ -66,6 +66,10 @@ impl Doors for HouseDoors {
         params: PairingCreateParams,
     ) -> BoxFuture<'static, Result<PairingCreateResult, RpcError>> {
         self.access.pairing_create(caller, params)
+    }
+
+    fn approval_answered(&self, caller: DoorCaller, answered: ApprovalAnswered) {
+        self.access.approval_answered(caller, answered);
     }
 
     fn device_list(&self, caller: DoorCaller) -> BoxFuture<'static, Result<DeviceListResult, RpcError>> {
