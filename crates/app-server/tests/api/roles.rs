@@ -86,7 +86,9 @@ fn the_least_role_of_each_method() {
         owner:
           device/list
           device/revoke
+          listener/open
           pairing/create
+          server/stop
     "#]]
     .assert_eq(&lines);
 }
