@@ -93,11 +93,11 @@ struct Approval {
     approval_id: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
 struct Resumed {
-    #[serde(default)]
+    snapshot_seq: u64,
     cursor: Option<String>,
-    #[serde(default)]
     continued: bool,
 }
 
@@ -163,23 +163,26 @@ impl Follower {
     async fn resume(&mut self, after: Option<&str>) -> Result<(), FollowError> {
         let result =
             self.call("thread/resume", &json!({"threadId": self.thread, "afterCursor": after})).await?;
-        let resumed: Resumed =
-            serde_json::from_str(result.get()).unwrap_or(Resumed { cursor: None, continued: false });
+        let Resumed { snapshot_seq, cursor, continued } =
+            serde_json::from_str(result.get()).unwrap_or_default();
         // What was told before the answer is about the time before it.
         let before = std::mem::take(&mut self.ready);
         let list = self.call("approval/list", &json!({"threadId": self.thread})).await?;
         let since = std::mem::replace(&mut self.ready, before);
-        if !resumed.continued {
-            self.ready.push_back(notification(SNAPSHOT, &result, resumed.cursor));
+        if !continued {
+            self.ready.push_back(notification(SNAPSHOT, &result, cursor.clone()));
         }
         let told: HashSet<String> = since.iter().filter_map(asked).collect();
         let open: Approvals<'_> = serde_json::from_str(list.get()).unwrap_or(Approvals { data: Vec::new() });
         for approval in open.data {
             let id = serde_json::from_str::<Approval>(approval.get()).map(|approval| approval.approval_id);
+            let params = json!({
+                "threadId": self.thread, "approval": approval, "seq": snapshot_seq, "cursor": cursor,
+            });
             if id.is_ok_and(|id| !told.contains(&id))
-                && let Ok(params) = to_raw_value(&json!({"threadId": self.thread, "approval": approval}))
+                && let Ok(params) = to_raw_value(&params)
             {
-                self.ready.push_back(notification("approval/requested", &params, None));
+                self.ready.push_back(notification("approval/requested", &params, cursor.clone()));
             }
         }
         self.ready.extend(since);
@@ -239,7 +242,11 @@ impl Follower {
 }
 
 fn notification(method: &str, params: &RawValue, id: Option<String>) -> Event {
-    let data = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{}}}"#, params.get());
+    let data = format!(
+        r#"{{"jsonrpc":"2.0","method":"{method}","params":{},"emittedAtMs":{}}}"#,
+        params.get(),
+        signalbox_engine::wall_clock_ms()
+    );
     Event { id, method: method.to_owned(), data: data.into() }
 }
 

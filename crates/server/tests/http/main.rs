@@ -1,0 +1,20 @@
+//! The HTTP doors as clients on sockets see them: a real app-server with real agent processes, and clients that write bytes.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests are test code too"
+)]
+
+mod bounds;
+mod client;
+mod drain;
+mod events;
+mod guards;
+mod ops;
+mod post;
+mod probes;
+mod stage;
+mod tls;
+mod websocket;

@@ -1,0 +1,216 @@
+//! What the tests share: an app-server on a temporary store with one HTTP listener, and what is done with it over and over.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signalbox_app_server::{AppInfo, AppServer, DoorCaller, Hubs};
+use signalbox_engine::prompt::Sources;
+use signalbox_engine::{
+    Catalog, Engine, EngineConfig, Limits, ProviderEntry, Unattended, base_environment, wall_clock_ms,
+};
+use signalbox_facts::Provider;
+use signalbox_home::Home;
+use signalbox_protocol::app::{ConnectionRole, ListenerAuth, PairingCreateParams};
+use signalbox_rpc::{ConnOptions, ConnectionId, Role};
+use signalbox_server::access::{Access, AccessOptions};
+use signalbox_server::http::{HttpDoor, HttpLimits, ListenOptions, Site, SiteParts};
+use signalbox_server::ops_socket::OpsLimits;
+use signalbox_store::Store;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::client::{Answer, Client};
+
+/// No test waits longer than this for anything.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, what).await.expect("it should have happened by now")
+}
+
+/// The header lines of an ordinary POST.
+pub(crate) const JSON: &str = "host: localhost\r\ncontent-type: application/json\r\n";
+
+/// A listener that is open to this machine.
+pub(crate) fn local() -> ListenOptions {
+    let auth = ListenerAuth { allow_local: Some(ConnectionRole::Operator), ..ListenerAuth::default() };
+    ListenOptions { auth, ..ListenOptions::default() }
+}
+
+/// Who pairs devices in tests.
+pub(crate) fn owner() -> DoorCaller {
+    DoorCaller { connection: ConnectionId::next(), role: Role::Owner, name: "owner".to_owned() }
+}
+
+/// How a stage differs from an ordinary one.
+pub(crate) struct Set {
+    pub(crate) options: ListenOptions,
+    pub(crate) limits: HttpLimits,
+    pub(crate) ops: OpsLimits,
+    pub(crate) unattended: Unattended,
+    /// Bytes that may wait for a client.
+    pub(crate) outbox: Option<usize>,
+}
+
+impl Default for Set {
+    fn default() -> Self {
+        Self {
+            options: local(),
+            limits: HttpLimits::default(),
+            ops: OpsLimits::default(),
+            unattended: Unattended::Wait,
+            outbox: None,
+        }
+    }
+}
+
+/// A server with its folder; both go when the test ends.
+pub(crate) struct Stage {
+    pub(crate) app: AppServer,
+    pub(crate) site: Site,
+    pub(crate) access: Access,
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: TempDir,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) leaving: CancellationToken,
+    pub(crate) closing: CancellationToken,
+    pub(crate) door_closed: CancellationToken,
+}
+
+/// Cargo builds examples before tests, beside them.
+fn agent() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples/server_agent");
+    assert!(path.exists(), "run `cargo build -p signalbox-server --examples` first");
+    path
+}
+
+impl Stage {
+    /// Open to this machine, as most tests want it.
+    pub(crate) async fn open() -> Self {
+        Self::with(Set::default()).await
+    }
+
+    pub(crate) async fn with(set: Set) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        let store = Store::open(&folder.path().join("test.db")).await.unwrap();
+        let entry = ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent().display().to_string()]);
+        let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
+        let hubs = Hubs::new(store.reader.clone(), AppInfo::new(folder.path().to_owned(), work));
+        let config = EngineConfig {
+            catalog: Catalog::new(vec![entry], Provider::new("rehearsal"), base_environment(), path),
+            limits: Limits::default(),
+            blobs: None,
+            worktrees: folder.path().join("worktrees"),
+            idle_agent: Duration::from_secs(600),
+            idle_session: Duration::from_secs(1800),
+            ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
+            sources: Sources::default(),
+            unattended: set.unattended,
+            on_load: hubs.on_load(),
+            now_ms: wall_clock_ms,
+        };
+        let devices = store.clone();
+        let app = AppServer::new(Engine::start(store, config).await.unwrap(), hubs);
+        let (leaving, closing, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        let mut options = ConnOptions {
+            shutdown: closing.clone(),
+            tasks: tasks.clone(),
+            hooks: app.hooks(),
+            ..ConnOptions::default()
+        };
+        if let Some(bytes) = set.outbox {
+            options.outbox.hard_bytes = bytes;
+            options.outbox.soft_bytes = bytes / 4;
+        }
+        let home = Home::locate(Some(folder.path().join("home")), &|_| None).unwrap();
+        let access = Access::start(home, devices, AccessOptions::default()).await.unwrap();
+        let site = Site::new(SiteParts {
+            service: app.service().unwrap(),
+            app: app.clone(),
+            access: access.clone(),
+            options,
+            ops: set.ops,
+            limits: set.limits,
+            leaving: leaving.clone(),
+        });
+        let door = HttpDoor::bind("127.0.0.1:0".parse().unwrap(), set.options).unwrap();
+        let address = door.address();
+        let door_closed = CancellationToken::new();
+        tasks.spawn(door.run(site.clone(), door_closed.clone()));
+        Self { app, site, access, address, folder, tasks, leaving, closing, door_closed }
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client::new(within(TcpStream::connect(self.address)).await.unwrap())
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) async fn asks(&self, method: &str, target: &str, headers: &str, body: &str) -> Answer {
+        self.connect().await.asks(method, target, headers, body).await
+    }
+
+    /// The result of a method, by POST.
+    pub(crate) async fn calls(&self, method: &str, params: Value) -> Value {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let answer = self.asks("POST", "/rpc", JSON, &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let mut answer = answer.json();
+        assert!(answer.get("result").is_some(), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    /// A new thread.
+    pub(crate) async fn thread(&self) -> String {
+        self.calls("thread/start", json!({})).await["thread"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Starts a turn that plays this script.
+    pub(crate) async fn prompts(&self, thread: &str, script: &str) -> String {
+        let input = json!([{"type": "text", "text": script}]);
+        let started = self.calls("turn/start", json!({"threadId": thread, "input": input})).await;
+        started["turn"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A figure of `/metrics`, by its name and labels as they are written.
+    pub(crate) async fn figure(&self, name: &str) -> i64 {
+        let answer = self.asks("GET", "/metrics", "host: localhost\r\n", "").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let text = String::from_utf8(answer.body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+
+    /// Waits until a figure is at most this.
+    pub(crate) async fn falls_to(&self, name: &str, most: i64) {
+        within(async { while self.figure(name).await > most {} }).await;
+    }
+
+    /// The bearer of a new device.
+    pub(crate) async fn pairs(&self, name: &str) -> String {
+        let code = self.access.pairing_create(&owner(), PairingCreateParams::default()).unwrap().code;
+        let body = json!({"token": code, "device_name": name}).to_string();
+        let paired = self.asks("POST", "/api/pair", JSON, &body).await;
+        assert_eq!(paired.status, 200, "{paired:?}");
+        paired.json()["bearer"].as_str().unwrap().to_owned()
+    }
+
+    /// Ends everything in the order of a server that leaves.
+    pub(crate) async fn leaves(&self) {
+        self.leaving.cancel();
+        within(self.app.shutdown()).await;
+        self.closing.cancel();
+        self.tasks.close();
+        within(self.tasks.wait()).await;
+    }
+}
