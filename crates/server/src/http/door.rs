@@ -30,7 +30,7 @@ const OPEN_FILES: u64 = 16 * 1024;
 /// What those hear for whom there is no place, since nothing of their request is read.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
-connection: close\r\ncontent-length: 147\r\n\r\n\
+connection: close\r\ncontent-length: 142\r\n\r\n\
 {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32001,\"message\":\"Too many connections\",\
 \"data\":{\"reason\":\"too_many_connections\",\"retryable\":true}}}";
 
@@ -165,8 +165,7 @@ impl Accepting {
             site.0.counters.refused_connection();
             tracing::warn!(%peer, "no place for another connection");
             if self.tls.is_none() {
-                // What does not fit into the empty buffer of a new connection is not waited for.
-                let _ = stream.try_write(FULL);
+                tell_full(stream);
             }
             return;
         };
@@ -191,6 +190,15 @@ impl Accepting {
                 Err(_elapsed) => tracing::debug!(%peer, "a TLS handshake took too long"),
             }
         });
+    }
+}
+
+/// What does not fit into the empty buffer of a new connection is not waited for.
+fn tell_full(stream: TcpStream) {
+    use std::io::Write;
+    // The runtime would first have to find out that it can be written.
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(FULL);
     }
 }
 

@@ -74,7 +74,7 @@ fn switching(head: &Parts) -> Result<Answer, Refusal> {
     }
     let key = head.headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).unwrap_or_default();
     let decoded = base64::engine::general_purpose::STANDARD.decode(key);
-    if decoded.is_ok_and(|key| key.len() != 16) || key.is_empty() {
+    if !decoded.is_ok_and(|key| key.len() == 16) {
         return Err(wrong("Sec-WebSocket-Key must be 16 bytes in base64"));
     }
     let accept = HeaderValue::from_str(&derive_accept_key(key)).map_err(|_never| wrong("the key"))?;

@@ -97,19 +97,17 @@ async fn who_finds_no_place_is_told_and_others_are_not_disturbed() {
 async fn a_client_that_never_reads_costs_its_outbox_and_ends() {
     let limits = HttpLimits { write_pause: Duration::from_millis(300), ..HttpLimits::default() };
     let stage = Stage::with(Set { limits, outbox: Some(256 << 10), ..Set::default() }).await;
-    let mut deaf = Socket::open(&stage, "/", "").await;
+    let batch = format!("[{}]", [r#"{"id":1,"method":"server/health"}"#; 64].join(","));
+    let mut deaf = Socket::over(stage.connect_narrowly().await, "/", "").await;
     deaf.initializes().await;
-    let call = frame(TEXT, true, true, br#"{"id":1,"method":"rpc.discover"}"#);
+    let call = frame(TEXT, true, true, batch.as_bytes());
     // Its own answers fill up; then it is not read any more, and in the end it is gone.
-    let flood = async { while deaf.client.stream.get_mut().write_all(&call).await.is_ok() {} };
-    within(flood).await;
+    within(async { while deaf.client.stream.get_mut().write_all(&call).await.is_ok() {} }).await;
     stage.falls_to(WEBSOCKET, 0).await;
 
-    let mut deaf = stage.connect().await;
-    let body = r#"{"id":1,"method":"rpc.discover"}"#;
-    let posts = format!("POST /rpc HTTP/1.1\r\n{JSON}content-length: {}\r\n\r\n{body}", body.len());
-    let flood = async { while deaf.stream.get_mut().write_all(posts.as_bytes()).await.is_ok() {} };
-    within(flood).await;
+    let mut deaf = stage.connect_narrowly().await;
+    let post = format!("POST /rpc HTTP/1.1\r\n{JSON}content-length: {}\r\n\r\n{batch}", batch.len());
+    within(async { while deaf.stream.get_mut().write_all(post.as_bytes()).await.is_ok() {} }).await;
     stage.falls_to(HTTP, 1).await;
 }
 

@@ -90,7 +90,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// A request with these header lines, each with its end, and this body.
     pub(crate) async fn sends(&mut self, method: &str, target: &str, headers: &str, body: &str) {
-        let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+        let length =
+            if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
         self.writes(format!("{method} {target} HTTP/1.1\r\n{headers}{length}\r\n{body}")).await;
     }
 

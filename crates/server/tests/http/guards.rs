@@ -25,7 +25,11 @@ async fn a_name_that_was_rebound_to_this_machine_reaches_nothing() {
     for path in ["/rpc", "/", "/metrics", "/threads/x/events", "/ws?ticket=x", "/readyz", "/api/pair"] {
         for method in ["GET", "POST"] {
             let answer = stage.asks(method, path, &with("host: evil.example\r\n"), "").await;
-            assert_eq!((answer.status, answer.reason().as_str()), (403, "host_not_allowed"), "{method} {path}");
+            assert_eq!(
+                (answer.status, answer.reason().as_str()),
+                (403, "host_not_allowed"),
+                "{method} {path}"
+            );
             assert!(answer.message().contains("--allow-host evil.example"));
         }
     }
@@ -65,10 +69,17 @@ async fn a_page_of_an_allowed_origin_may_ask_and_read() {
     assert!(answer.header("vary").unwrap().contains("origin"));
 
     let answer = stage.asks("POST", "/rpc", &format!("{JSON}origin: https://app.example\r\n"), HEALTH).await;
-    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("https://app.example")));
+    assert_eq!(
+        (answer.status, answer.header("access-control-allow-origin")),
+        (200, Some("https://app.example"))
+    );
     // What is refused can be read too, else a page cannot say why.
-    let answer = stage.asks("POST", "/rpc", "host: localhost\r\norigin: https://app.example\r\n", HEALTH).await;
-    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (415, Some("https://app.example")));
+    let answer =
+        stage.asks("POST", "/rpc", "host: localhost\r\norigin: https://app.example\r\n", HEALTH).await;
+    assert_eq!(
+        (answer.status, answer.header("access-control-allow-origin")),
+        (415, Some("https://app.example"))
+    );
 }
 
 #[tokio::test]

@@ -21,8 +21,9 @@ async fn one_message_is_answered_with_one() {
     assert_eq!((answer.status, answer.reason().as_str()), (200, "method_not_found"));
     let answer = stage.asks("POST", "/rpc", JSON, "{").await;
     assert_eq!((answer.status, answer.reason().as_str()), (200, "parse_error"));
-    let answer =
-        stage.asks("POST", "/rpc", JSON, r#"{"id":1,"method":"thread/unsubscribe","params":{"threadId":"x"}}"#).await;
+    let answer = stage
+        .asks("POST", "/rpc", JSON, r#"{"id":1,"method":"thread/unsubscribe","params":{"threadId":"x"}}"#)
+        .await;
     assert_eq!(answer.reason(), "needs_bidirectional_transport");
 }
 
@@ -44,7 +45,12 @@ async fn a_batch_is_answered_as_one_and_notifications_with_202() {
 async fn what_is_no_post_of_json_is_refused_by_what_it_lacks() {
     let stage = Stage::open().await;
     let health = r#"{"id":1,"method":"server/health"}"#;
-    for kind in ["", "content-type: text/plain\r\n", "content-type: application/json2\r\n", "content-type: multipart/form-data\r\n"] {
+    for kind in [
+        "",
+        "content-type: text/plain\r\n",
+        "content-type: application/json2\r\n",
+        "content-type: multipart/form-data\r\n",
+    ] {
         let answer = stage.asks("POST", "/rpc", &format!("host: localhost\r\n{kind}"), health).await;
         assert_eq!((answer.status, answer.reason().as_str()), (415, "unsupported_media_type"), "{kind}");
     }
@@ -100,7 +106,8 @@ async fn all_bodies_together_have_a_bound() {
     let limits = HttpLimits { bodies_bytes: 64 << 10, ..HttpLimits::default() };
     let stage = Stage::with(Set { limits, ..Set::default() }).await;
     let mut slow = stage.connect().await;
-    slow.writes(format!("POST /rpc HTTP/1.1\r\n{JSON}content-length: 60000\r\n\r\n{}", " ".repeat(59_000))).await;
+    slow.writes(format!("POST /rpc HTTP/1.1\r\n{JSON}content-length: 60000\r\n\r\n{}", " ".repeat(59_000)))
+        .await;
     let blank = " ".repeat(50_000);
     // The other one is refused as soon as what the first has sent is there.
     let refused = within(async {

@@ -21,7 +21,7 @@ use signalbox_server::http::{HttpDoor, HttpLimits, ListenOptions, Site, SitePart
 use signalbox_server::ops_socket::OpsLimits;
 use signalbox_store::Store;
 use tempfile::TempDir;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -122,7 +122,8 @@ impl Stage {
         };
         let devices = store.clone();
         let app = AppServer::new(Engine::start(store, config).await.unwrap(), hubs);
-        let (leaving, closing, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        let (leaving, closing, tasks) =
+            (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let mut options = ConnOptions {
             shutdown: closing.clone(),
             tasks: tasks.clone(),
@@ -132,6 +133,7 @@ impl Stage {
         if let Some(bytes) = set.outbox {
             options.outbox.hard_bytes = bytes;
             options.outbox.soft_bytes = bytes / 4;
+            options.outbox.answer_bytes = bytes / 2;
         }
         let home = Home::locate(Some(folder.path().join("home")), &|_| None).unwrap();
         let access = Access::start(home, devices, AccessOptions::default()).await.unwrap();
@@ -153,6 +155,13 @@ impl Stage {
 
     pub(crate) async fn connect(&self) -> Client {
         Client::new(within(TcpStream::connect(self.address)).await.unwrap())
+    }
+
+    /// A connection on which little is on its way to a client that does not read.
+    pub(crate) async fn connect_narrowly(&self) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(8192).unwrap();
+        Client::new(within(socket.connect(self.address)).await.unwrap())
     }
 
     /// One request on a connection of its own.

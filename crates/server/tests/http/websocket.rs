@@ -50,7 +50,10 @@ pub(crate) fn frame(opcode: u8, last: bool, masked: bool, payload: &[u8]) -> Vec
 
 impl Socket {
     pub(crate) async fn open(stage: &Stage, target: &str, headers: &str) -> Self {
-        let mut client = stage.connect().await;
+        Self::over(stage.connect().await, target, headers).await
+    }
+
+    pub(crate) async fn over(mut client: Client<TcpStream>, target: &str, headers: &str) -> Self {
         client.sends("GET", target, &format!("{HANDSHAKE}{headers}"), "").await;
         let answer = client.head().await.unwrap();
         assert_eq!(answer.status, 101, "{answer:?}");
