@@ -1,11 +1,12 @@
-//! The transcripts in `tests/transcripts`, played over stdio and over the unix socket. `UPDATE=1` rewrites them.
+//! The transcripts in `tests/transcripts`, played through every door they fit. `UPDATE=1` rewrites them.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::Path;
 
 use serde_json::Value;
-use signalbox_testkit::{App, play};
+use signalbox_testkit::{App, Door, doors_of, play};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/transcripts");
 
@@ -99,6 +100,22 @@ fn every_file_is_played() {
     names.push("unload");
     names.sort_unstable();
     assert_eq!(files, names);
+}
+
+#[test]
+fn every_door_is_gone_through() {
+    let files: Vec<_> = NAMES.iter().chain(&["unload"]).map(|name| format!("{name}.txt")).collect();
+    let doors: Vec<Vec<Door>> = files.iter().map(|file| doors_of(&Path::new(FOLDER).join(file))).collect();
+    for door in Door::ALL {
+        let played = doors.iter().filter(|doors| doors.contains(&door)).count();
+        // Past the harness, which keeps what a test prints that passes.
+        writeln!(std::io::stderr(), "{played} of {} transcripts are played over {door:?}", files.len())
+            .unwrap();
+        assert!(played > 0, "no transcript is played over {door:?}");
+    }
+    for all in [Door::Unix, Door::WebSocket] {
+        assert!(doors.iter().all(|doors| doors.contains(&all)), "{all:?} is for every transcript");
+    }
 }
 
 /// What existing clients know and this server tells, but no transcript shows, and why.

@@ -4,16 +4,20 @@
     python3 tests/clients/run.py [BINARY]
 
 The binary is the argument, else $SIGNALBOX_BIN, else the debug build of this workspace. Every client gets a home and a
-working folder of its own and a bounded time. The official Python SDK comes from PyPI into an environment under the
-build folder; if it cannot be installed, that is a failure.
+working folder of its own and a bounded time. What is not in this repository comes from PyPI and npm, in pinned versions,
+into folders under the build folder; if it cannot be installed, that is a failure.
 """
+import contextlib
+import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import venv
 
@@ -23,6 +27,8 @@ SDK = "openai-codex==0.163.0"
 # The SDK also wants a package of 140 MB with the program that ours stands in for; so it is installed by itself, and these
 # are the others it names.
 SDK_NEEDS = ["pydantic>=2.12", "packaging>=26.2"]
+WEBSOCKETS = "websockets==15.0.1"
+VSCODE_JSONRPC = "vscode-jsonrpc@8.2.1"
 PATIENCE_S = 120
 
 
@@ -133,10 +139,102 @@ def sdk(server):
         shutil.rmtree(root)
 
 
+@contextlib.contextmanager
+def listening(server, env, work):
+    """A server on a port of this machine that the system chooses; gives host and port."""
+    command = [server, "app-server", "--standalone", "--listen", "ws://127.0.0.1:0"]
+    process = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True, env=env, cwd=work, start_new_session=True)
+    said = []
+    found = threading.Event()
+
+    def read():
+        for line in process.stderr:
+            said.append(line)
+            found.set()
+        found.set()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        match, deadline = None, time.monotonic() + PATIENCE_S
+        while match is None:
+            check(found.wait(max(0, deadline - time.monotonic())), "the server does not listen")
+            found.clear()
+            match = re.search(r"ws://(127\.0\.0\.1):(\d+)", "".join(said))
+            check(match or process.poll() is None, "the server did not start: " + "".join(said))
+        yield match.groups()
+    finally:
+        process.terminate()
+        try:
+            code = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise Failure("the server does not end") from None
+    reader.join(PATIENCE_S)
+    print("".join(said), end="")
+    check(code == 0, f"the server ended with {code}")
+
+
+def pip(folder, package, probe):
+    """An environment with one package; made once, and again when it is not as it should be."""
+    python = folder / "bin" / "python"
+    if not python.exists() or subprocess.run([python, "-c", probe], capture_output=True).returncode != 0:
+        venv.create(folder, clear=True, with_pip=True)
+        try:
+            run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package])
+        except Failure as failure:
+            raise Failure(f"{package} cannot be installed from PyPI: {failure}") from None
+    return python
+
+
+def websockets(server):
+    """websockets, the Python library, over TCP."""
+    version = WEBSOCKETS.split("==")[1]
+    probe = f"import websockets; assert websockets.__version__ == {version!r}"
+    python = pip(BUILD / "clients" / "websockets", WEBSOCKETS, probe)
+    root, work, env = world()
+    try:
+        with listening(server, env, work) as (host, port):
+            run([python, pathlib.Path(__file__).with_name("ws.py"), f"ws://{host}:{port}/rpc", work], env)
+    finally:
+        shutil.rmtree(root)
+
+
+def frames(server):
+    """WebSocket frames made by hand."""
+    root, work, env = world()
+    try:
+        with listening(server, env, work) as (host, port):
+            run([sys.executable, pathlib.Path(__file__).with_name("frames.py"), host, port, work], env)
+    finally:
+        shutil.rmtree(root)
+
+
+def vscode_jsonrpc(server):
+    """vscode-jsonrpc, the library of language clients, over stdio."""
+    folder = BUILD / "clients" / "vscode-jsonrpc"
+    package = folder / "node_modules" / "vscode-jsonrpc" / "package.json"
+    wanted = VSCODE_JSONRPC.split("@")[1]
+    if not package.exists() or json.loads(package.read_text())["version"] != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            run(["npm", "install", "--prefix", folder, "--no-save", "--no-audit", "--no-fund", "--silent", VSCODE_JSONRPC])
+        except (Failure, FileNotFoundError) as failure:
+            raise Failure(f"{VSCODE_JSONRPC} cannot be installed from npm: {failure}") from None
+    root, work, env = world()
+    env["NODE_PATH"] = str(folder / "node_modules")
+    try:
+        run(["node", pathlib.Path(__file__).with_name("lsp.js"), server, work], env)
+    finally:
+        shutil.rmtree(root)
+
+
 def main():
     try:
         server = binary()
-        for client in (example, sdk):
+        for client in (example, sdk, websockets, frames, vscode_jsonrpc):
             print(f"\n--- {client.__doc__}", flush=True)
             begun = time.monotonic()
             client(server)

@@ -14,13 +14,16 @@ use tempfile::TempDir;
 use crate::PATIENCE;
 use crate::client::Client;
 use crate::process::Process;
-use crate::wire::Wire;
+use crate::wire::{Framing, Wire};
 
 /// How the server listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Door {
-    Stdio,
+    Stdio(Framing),
     Unix,
+    WebSocket,
+    Http,
+    Tcp,
 }
 
 /// The real binary in a home of its own. Dropped, it is killed, and its folders go.
@@ -46,7 +49,7 @@ impl App {
         }
         let mut app = Self {
             binary: binary.into(),
-            door: Door::Stdio,
+            door: Door::Stdio(Framing::Lines),
             root,
             arguments: Vec::new(),
             env: Vec::new(),
@@ -60,7 +63,35 @@ impl App {
     /// Listen on stdio: one client.
     #[must_use]
     pub fn over_stdio(mut self) -> Self {
-        self.door = Door::Stdio;
+        self.door = Door::Stdio(Framing::Lines);
+        self
+    }
+
+    /// Listen on stdio, with `Content-Length` headers before frames: one client.
+    #[must_use]
+    pub fn over_content_length(mut self) -> Self {
+        self.door = Door::Stdio(Framing::ContentLength);
+        self
+    }
+
+    /// Listen on a unix socket, on which clients open WebSockets.
+    #[must_use]
+    pub fn over_websocket(mut self) -> Self {
+        self.door = Door::WebSocket;
+        self
+    }
+
+    /// Listen on a unix socket, to which clients post; one of them may start threads, the first of which it follows.
+    #[must_use]
+    pub fn over_http(mut self) -> Self {
+        self.door = Door::Http;
+        self
+    }
+
+    /// Listen on a port of this machine that the system chooses, for clients of other makes.
+    #[must_use]
+    pub fn over_tcp(mut self) -> Self {
+        self.door = Door::Tcp;
         self
     }
 
@@ -166,6 +197,17 @@ impl App {
         self.root.path().join("test.sock")
     }
 
+    /// Host and port on which the server listens, once it does.
+    ///
+    /// # Panics
+    /// If it does not, or not on a port.
+    pub fn address(&mut self) -> String {
+        self.start();
+        let line = self.process().says("listening on ws://");
+        let (_, rest) = line.split_once("ws://").expect("an address");
+        rest.chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect()
+    }
+
     /// The server's process.
     ///
     /// # Panics
@@ -180,8 +222,9 @@ impl App {
             return;
         }
         let listen = match self.door {
-            Door::Stdio => "stdio://".to_owned(),
-            Door::Unix => format!("unix://{}", self.socket().display()),
+            Door::Stdio(_) => "stdio://".to_owned(),
+            Door::Tcp => "ws://127.0.0.1:0".to_owned(),
+            Door::Unix | Door::WebSocket | Door::Http => format!("unix://{}", self.socket().display()),
         };
         let mut arguments: Vec<String> =
             ["app-server", "--standalone", "--listen", &listen].map(str::to_owned).to_vec();
@@ -220,11 +263,17 @@ impl App {
         let process = self.process();
         let stderr = process.stderr().clone();
         let wire = match door {
-            Door::Stdio => {
+            Door::Stdio(framing) => {
                 let (stdin, stdout) = process.take_pipes().expect("on stdio there is one client");
-                Wire::new(stdout, stdin)
+                Wire::new(framing, stdout, stdin)
             }
             Door::Unix => Wire::over_socket(connect(&socket, process)).unwrap(),
+            Door::Tcp => panic!("on a port the clients are others'"),
+            Door::Http => {
+                drop(connect(&socket, process));
+                Wire::over_http(&socket)
+            }
+            Door::WebSocket => Wire::over_websocket(connect(&socket, process)).unwrap(),
         };
         Client::new(&name, wire, stderr)
     }

@@ -110,10 +110,9 @@ impl Client {
         self.sends_line(frame.to_string().as_bytes());
     }
 
-    /// Sends a line of bytes.
+    /// Sends bytes as one frame.
     pub fn sends_line(&mut self, line: &[u8]) {
-        let bytes = [line, b"\n"].concat();
-        if let Err(error) = self.wire.write(&bytes) {
+        if let Err(error) = self.wire.send(line) {
             self.fail(&format!("cannot send: {error}"));
         }
     }
@@ -255,6 +254,14 @@ impl Client {
     /// Ends sending, as a client does at its end, but goes on reading.
     pub fn stops_sending(&mut self) {
         self.wire.close();
+    }
+
+    /// Opens the event stream that it follows once more, behind the first event: what follows must be the same.
+    pub(crate) fn comes_back_to_its_events(&self) {
+        let thread = self.model.followed().into_iter().next();
+        if let (Some(http), Some(thread)) = (self.wire.http(), thread) {
+            http.comes_back(&thread);
+        }
     }
 
     /// It will be sent so much that it may fall behind, and then misses ends of texts until their items are completed.

@@ -30,11 +30,13 @@
 mod app;
 mod client;
 mod frame;
+mod http;
 mod model;
 mod process;
 mod schema;
 mod transcript;
 mod verbs;
+mod websocket;
 mod wire;
 
 use std::time::Duration;
@@ -45,7 +47,7 @@ pub use frame::Frame;
 pub use model::{Model, ThreadModel, TurnModel};
 pub use process::{Process, is_alive, is_group_alive, open_files};
 pub use schema::Schemas;
-pub use transcript::play;
+pub use transcript::{Door, doors_of, play};
 pub use verbs::Asked;
 
 /// The longest that anything is waited for.

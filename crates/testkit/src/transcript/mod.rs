@@ -35,11 +35,18 @@
 //! - Deltas of one item that follow each other count as one; how text is cut into deltas is left to the server. A delta
 //!   of `"…"` stands for all further deltas of its item, wherever they come until it is completed.
 //!
+//! Each is played through every door that it fits: over the unix socket by lines and by WebSocket; if it has one client,
+//! over stdio in both framings; and over HTTP if it has one client that starts a thread, or none, and does nothing that
+//! takes a connection. There `thread/started` and the requests of the server do not come, and what answers these is sent
+//! as `approval/respond`.
+//!
 //! With `UPDATE=1` in the environment the files are rewritten: each group of `←` lines becomes what came up to the last
 //! line of the group (so a new transcript needs only that one), and `"…"` stay where they are.
 
+mod doors;
 mod holes;
 mod lines;
 mod play;
 
-pub use play::play;
+pub use doors::Door;
+pub use play::{doors_of, play};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::doors::{self, Door};
 use super::holes::{ANY, Holes, steady};
 use super::lines::{self, Line};
 use crate::PATIENCE;
@@ -14,8 +15,8 @@ use crate::app::App;
 use crate::client::Client;
 use crate::process::is_group_alive;
 
-/// Plays the transcript in `file`, once over stdio if it has one client, and once over the unix socket; with `UPDATE=1`
-/// rewrites it first. `app` makes a fresh app for each.
+/// Plays the transcript in `file` through every door that it fits; with `UPDATE=1` rewrites it first. `app` makes a fresh
+/// app for each.
 ///
 /// # Panics
 /// If something else comes than is written.
@@ -27,15 +28,26 @@ pub fn play(file: &Path, app: impl Fn() -> App) {
         let text: String = lines.iter().map(|line| lines::write(line) + "\n").collect();
         std::fs::write(file, text).unwrap();
     }
-    let lines = read();
-    let one_client = lines.iter().all(|line| match line {
-        Line::Send { client, .. } | Line::Get { client, .. } => *client == 1,
-        Line::Text(_) => true,
-    });
-    if one_client {
-        Player::new(app().over_stdio(), &format!("{name} over stdio")).check(&lines);
+    for (door, lines) in doors::of(&read()) {
+        let app = match door {
+            Door::Stdio => app().over_stdio(),
+            Door::ContentLength => app().over_content_length(),
+            Door::Unix => app().over_unix(),
+            Door::WebSocket => app().over_websocket(),
+            Door::Post | Door::Events => app().over_http(),
+        };
+        let mut player = Player::new(app, &format!("{name} over {door:?}"));
+        player.http = matches!(door, Door::Post | Door::Events);
+        player.check(&lines);
     }
-    Player::new(app().over_unix(), &format!("{name} over the unix socket")).check(&lines);
+}
+
+/// The doors that the transcript in `file` is played through.
+#[must_use]
+pub fn doors_of(file: &Path) -> Vec<Door> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let lines = lines::read(&std::fs::read_to_string(file).unwrap(), &name);
+    doors::of(&lines).into_iter().map(|(door, _)| door).collect()
 }
 
 struct Player {
@@ -46,6 +58,8 @@ struct Player {
     capabilities: BTreeMap<usize, Value>,
     agents: Vec<(String, String)>,
     raw: bool,
+    /// There are no connections, and so no handshakes.
+    http: bool,
 }
 
 /// A client, and the item whose deltas are taken as they come.
@@ -68,6 +82,7 @@ impl Player {
             capabilities: BTreeMap::new(),
             agents: Vec::new(),
             raw: false,
+            http: false,
         }
     }
 
@@ -75,7 +90,7 @@ impl Player {
         for next in 1..=number {
             if !self.clients.contains_key(&next) {
                 let mut client = self.app.stranger();
-                if !self.raw {
+                if !self.raw && !self.http {
                     let capabilities = self.capabilities.get(&next).cloned().unwrap_or_else(|| json!({}));
                     client.initializes_with(&format!("client{next}"), capabilities);
                     client.skips_what_came();
@@ -265,7 +280,14 @@ impl Player {
     }
 
     fn take(&mut self, number: usize) -> Value {
-        steady(&self.actor(number).client.next_frame().value())
+        loop {
+            let frame = self.actor(number).client.next_frame().value();
+            if frame["id"].as_str().is_some_and(|id| id.starts_with(doors::ANSWER)) {
+                assert!(frame["result"].is_object(), "{}: an answer was not taken: {frame}", self.name);
+                continue;
+            }
+            return steady(&frame);
+        }
     }
 
     /// Nothing more has come, and what the clients put together is what is stored.
@@ -277,6 +299,9 @@ impl Player {
             self.nothing_more(number, &mut actor);
             for thread in actor.client.model().followed() {
                 actor.client.knows_what_is_stored(&thread);
+            }
+            if self.http {
+                actor.client.comes_back_to_its_events();
             }
         }
     }
