@@ -3,7 +3,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "helpers of tests fail by panicking"
+    clippy::disallowed_methods,
+    reason = "tests may fail, and spawn what they ask"
 )]
 
 mod credentials;

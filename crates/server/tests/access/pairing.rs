@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use signalbox_app_server::{ApprovalAnswered, DoorCaller, Doors};
 use signalbox_facts::{DeviceId, DeviceRole, DeviceRow};
-use signalbox_protocol::app::{ConnectionRole, PairingCreateParams};
-use signalbox_rpc::Role;
+use signalbox_protocol::app::{ApprovalDecision, ConnectionRole, PairingCreateParams};
+use signalbox_rpc::{ConnectionId, Role};
+use signalbox_server::access::AccessDoors;
 use signalbox_store::FailPoint;
 
 use crate::stage::{DAY, HOUR, Stage, here, ip, reason, within};
@@ -296,7 +298,7 @@ async fn a_revoked_device_leaves_at_once_and_others_stay() {
     }
     let connections = |id: &str| stage.devices().into_iter().find(|one| one.id == id).unwrap().connections;
     assert_eq!((connections(&lost.id), connections(&kept.id)), (2, 1));
-    let open: Vec<_> = callers.iter().map(|caller| caller.clone()).collect();
+    let open: Vec<_> = callers.to_vec();
     drop(callers);
     assert_eq!(connections(&lost.id), 2, "a clone is the same connection");
 
@@ -346,4 +348,19 @@ async fn a_revoked_owner_does_not_come_back_by_a_code_it_made() {
     let left = stage.devices().len();
     // Whichever was first: either the code was withdrawn in time, or the device is one of after it.
     assert_eq!(left, usize::from(answer.status == 200), "{answer:?}");
+}
+
+#[tokio::test]
+async fn who_answers_an_approval_is_noted() {
+    let stage = Stage::new().await;
+    let caller = DoorCaller { connection: ConnectionId(7), role: Role::Operator, name: "Phone (web)".into() };
+    let (thread, approval) = ("t".to_owned(), "a".to_owned());
+    let answered = ApprovalAnswered { thread, approval, decision: ApprovalDecision::AcceptForSession };
+    AccessDoors(stage.access.clone()).approval_answered(caller, answered);
+    let noted = &stage.audited("approval_answered")[0];
+    let is = json!({
+        "at": noted["at"], "event": "approval_answered", "who": "Phone (web)", "role": "operator",
+        "thread": "t", "approval": "a", "detail": "acceptForSession",
+    });
+    assert_eq!(noted, &is);
 }
