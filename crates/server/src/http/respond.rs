@@ -16,7 +16,7 @@ pub(super) type Answer = Response<Body>;
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
-    error: Told,
+    error: Box<Told>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -33,12 +33,12 @@ impl Refusal {
             StatusCode::SERVICE_UNAVAILABLE => vec![(RETRY_AFTER, HeaderValue::from_static("1"))],
             _ => Vec::new(),
         };
-        Self { status, error: Told::Error(error), headers }
+        Self { status, error: Box::new(Told::Error(error)), headers }
     }
 
     /// With an error object as it came from a method.
     pub(super) fn written(status: StatusCode, error: Box<RawValue>) -> Self {
-        Self { status, error: Told::Written(error), headers: Vec::new() }
+        Self { status, error: Box::new(Told::Written(error)), headers: Vec::new() }
     }
 
     /// A request that is wrong in itself.
@@ -73,7 +73,7 @@ impl Refusal {
 
     /// The body: a JSON-RPC error without an id.
     fn text(&self) -> String {
-        let error = match &self.error {
+        let error = match &*self.error {
             Told::Written(error) => error.get().to_owned(),
             // An error of strings, numbers and JSON values always serializes.
             Told::Error(error) => serde_json::to_string(error).unwrap_or_else(|_| "null".to_owned()),
