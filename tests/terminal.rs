@@ -119,6 +119,11 @@ impl Drop for Terminal {
         // A test that has failed leaves nothing running; one that has not finds it ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Nor does the server that it has started.
+        let _ = Command::new(env!("CARGO_BIN_EXE_signalbox"))
+            .args(["stop", "--force"])
+            .env("SIGNALBOX_HOME", self.root.path().join("home"))
+            .output();
     }
 }
 

@@ -3,15 +3,16 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use signalbox_home::{Config, Home, Lock, LockError};
+use signalbox_home::{Config, Holder, Home, Lock, LockError};
 use signalbox_server::catalog;
 use signalbox_store::{SessionQuery, Store};
 
 use crate::args::{DoctorArgs, Global};
-use crate::logs;
+use crate::{logs, stop};
 use crate::setup::{self, complain, told};
 
 /// How a finding is to be taken.
@@ -152,11 +153,12 @@ impl Findings {
         let lock = match Lock::take(home, "doctor", env!("CARGO_PKG_VERSION")) {
             Ok(lock) => lock,
             Err(LockError::Held { holder, .. }) => {
-                let found = match holder {
+                let found = match &holder {
                     Some(holder) => format!("in use by signalbox {} (process {})", holder.role, holder.pid),
                     None => "in use by another signalbox process".to_owned(),
                 };
                 self.add("home", "database", State::Good, found, None);
+                self.server(home, holder);
                 return;
             }
             Err(error) => {
@@ -164,6 +166,7 @@ impl Findings {
                 return;
             }
         };
+        self.add("home", "server", State::Absent, "none runs; commands start it when they need it", None);
         let path = home.database();
         let is_new = !path.exists();
         match look_into(&path) {
@@ -175,6 +178,47 @@ impl Findings {
             }
         }
         drop(lock);
+    }
+
+    /// The server that holds the lock, as it tells of itself.
+    fn server(&mut self, home: &Home, holder: Option<Holder>) {
+        let asked = setup::runtime().map_err(|error| told(&error)).and_then(|runtime| {
+            let asked = runtime.block_on(stop::health(home)).map_err(|error| told(&error));
+            runtime.shutdown_background();
+            asked
+        });
+        match asked {
+            Ok(Some(server)) => {
+                let up = Duration::from_millis(server.uptime_ms).as_secs();
+                let found = format!(
+                    "process {}, version {}, up {}, {}",
+                    server.pid,
+                    server.version,
+                    span(up),
+                    if server.idle { "nothing to do" } else { "busy" },
+                );
+                let other = server.version != env!("CARGO_PKG_VERSION");
+                let hint = other.then(|| {
+                    format!("this program is version {}; `signalbox stop` ends the server", env!("CARGO_PKG_VERSION"))
+                });
+                let state = if other { State::Notable } else { State::Good };
+                self.add("home", "server", state, found, hint);
+                for listener in server.listeners {
+                    self.add("home", "listener", State::Good, listener, None);
+                }
+            }
+            Ok(None) => {
+                let found = match holder {
+                    Some(holder) => format!("none to connect to; {} serves its own clients", holder.role),
+                    None => "none to connect to".to_owned(),
+                };
+                self.add("home", "server", State::Absent, found, None);
+            }
+            Err(error) => {
+                let hint = "`signalbox stop --force` ends it".to_owned();
+                self.add("home", "server", State::Broken, error, Some(hint));
+            }
+        }
     }
 
     fn providers(&mut self, home: &Home, config: &Config) {
@@ -280,6 +324,15 @@ fn look_into(path: &Path) -> Result<String, String> {
             n => format!("{n} sessions"),
         })
     })
+}
+
+/// A time in seconds, as people say it.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {

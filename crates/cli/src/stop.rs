@@ -7,7 +7,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use signalbox_client::Client;
 use signalbox_home::{Config, Held, Holder, Home};
-use signalbox_protocol::app::{ServerStopParams, ServerStopResult, method};
+use signalbox_protocol::app::{ServerHealthParams, ServerStopParams, ServerStopResult, method};
+use signalbox_protocol::greeting::Welcome;
 use signalbox_server::life::{ConnectError, Connected, find_server, greeting};
 use tokio::time::Instant;
 
@@ -89,6 +90,33 @@ async fn stop(home: &Home, force: bool) -> Result<String, StopError> {
         return Err(StopError::Stays(pid));
     }
     kill(home, pid).await
+}
+
+/// What a server tells of itself.
+#[derive(Debug)]
+pub(crate) struct Health {
+    pub(crate) pid: u32,
+    pub(crate) version: String,
+    pub(crate) uptime_ms: u64,
+    pub(crate) idle: bool,
+    /// Addresses that are open besides the home's socket.
+    pub(crate) listeners: Vec<String>,
+}
+
+/// Asks the home's server how it is; none if none listens.
+///
+/// # Errors
+/// If there is one that does not answer.
+pub(crate) async fn health(home: &Home) -> Result<Option<Health>, ConnectError> {
+    let greeting = greeting("doctor", home.folder(), &Default::default(), Vec::new());
+    let Some(connected) = find_server(home, greeting).await? else { return Ok(None) };
+    let Welcome { pid, version, idle, listeners, .. } = connected.welcome;
+    let (reader, writer) = connected.stream.into_split();
+    let (client, events) = Client::over_lines(reader, writer);
+    drop(events);
+    let asked = tokio::time::timeout(HUNG, client.server_health(&ServerHealthParams {})).await;
+    let Ok(Ok(health)) = asked else { return Err(ConnectError::Silent { pid: Some(pid) }) };
+    Ok(Some(Health { pid, version, uptime_ms: health.uptime_ms, idle, listeners }))
 }
 
 /// Asks the server to leave. None if it does not answer, or is one that knows no such request.

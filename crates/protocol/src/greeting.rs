@@ -65,6 +65,9 @@ pub struct Welcome {
     /// It leaves, because it is older and was asked to: nothing more comes on this connection but its end.
     #[serde(skip_serializing_if = "is_false")]
     pub leaving: bool,
+    /// Addresses that are open besides the home's socket.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<String>,
     /// Those of [`Greeting::config`] that do not hold, because they are the whole server's and it runs with others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,

@@ -168,6 +168,12 @@ impl Access {
         Listening { access: self.clone(), base }
     }
 
+    /// The addresses that are open now.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<String> {
+        self.shared.bases.lock().clone()
+    }
+
     /// Where the home's own token lies, once there is one.
     #[must_use]
     pub fn home_token_file(&self) -> std::path::PathBuf {

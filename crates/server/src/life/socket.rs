@@ -136,6 +136,7 @@ async fn welcome(hall: &Hall, greeting: Greeting) -> Option<(Welcome, ConnOption
         pid: std::process::id(),
         idle,
         leaving,
+        listeners: serving.access.listeners(),
         ignored: overrides.ignored,
         error,
     };
