@@ -101,6 +101,16 @@ impl House {
         }
     }
 
+    /// Waits until a file has gone.
+    #[track_caller]
+    pub(crate) fn loses(&self, path: &Path) {
+        let deadline = Instant::now() + PATIENCE;
+        while path.exists() {
+            assert!(Instant::now() < deadline, "{} stays\n{}", path.display(), self.log());
+            park_timeout(LOOK);
+        }
+    }
+
     pub(crate) fn connect(&self) -> Line {
         Line::at(&self.home.join("signalbox.sock"))
     }

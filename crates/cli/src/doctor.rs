@@ -12,8 +12,8 @@ use signalbox_server::catalog;
 use signalbox_store::{SessionQuery, Store};
 
 use crate::args::{DoctorArgs, Global};
-use crate::{logs, stop};
 use crate::setup::{self, complain, told};
+use crate::{logs, stop};
 
 /// How a finding is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -199,7 +199,10 @@ impl Findings {
                 );
                 let other = server.version != env!("CARGO_PKG_VERSION");
                 let hint = other.then(|| {
-                    format!("this program is version {}; `signalbox stop` ends the server", env!("CARGO_PKG_VERSION"))
+                    format!(
+                        "this program is version {}; `signalbox stop` ends the server",
+                        env!("CARGO_PKG_VERSION")
+                    )
                 });
                 let state = if other { State::Notable } else { State::Good };
                 self.add("home", "server", state, found, hint);

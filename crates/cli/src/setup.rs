@@ -65,7 +65,7 @@ pub(crate) fn unstarted(error: &StartError) -> String {
     match error {
         StartError::Lock(signalbox_home::LockError::Held { .. }) => {
             format!(
-                "{text}\n  for now one process serves a home: end that one, or use another with --home DIR"
+                "{text}\n  `signalbox stop` ends it; or leave --standalone out, or use another home with --home DIR"
             )
         }
         _ => text,
