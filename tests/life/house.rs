@@ -231,7 +231,7 @@ impl Line {
     pub(crate) fn greets(house: &House, greeting: &Value) -> (Self, Value) {
         let mut line = Self::on(UnixStream::connect(house.home().join("signalbox.sock")).unwrap());
         line.send(greeting);
-        let welcome = line.reads().expect("a welcome");
+        let welcome = line.reads().unwrap();
         (line, welcome["signalbox"].clone())
     }
 
