@@ -20,7 +20,7 @@ struct Served {
 /// Starts the server in this home and a turn with this script in it.
 fn begins(home: &Path, set_up: impl FnOnce(&mut Command), script: &str) -> Served {
     let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
-    command.args(["app-server", "--listen", "stdio://"]).env("SIGNALBOX_HOME", home);
+    command.args(["app-server", "--standalone", "--listen", "stdio://"]).env("SIGNALBOX_HOME", home);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     set_up(&mut command);
     let mut server = command.spawn().unwrap();

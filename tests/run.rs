@@ -340,8 +340,12 @@ fn a_signal_interrupts_the_turn() {
 #[test]
 fn a_home_has_one_server() {
     let place = Place::new();
-    let mut first =
-        place.signalbox(&["app-server"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = place
+        .signalbox(&["app-server", "--standalone"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = first.stdin.take().unwrap();
     let hello = json!({ "id": 1, "method": "initialize",
                         "params": { "clientInfo": { "name": "t", "version": "1" } } });
@@ -352,7 +356,7 @@ fn a_home_has_one_server() {
     assert!(answer.contains("t/1."), "{answer}");
 
     let holder = format!("in use by signalbox app-server (process {}", first.id());
-    place.says(&["app-server"]).exits(2).complains(&holder);
+    place.says(&["app-server", "--standalone"]).exits(2).complains(&holder);
     place.says(&["run", "say hi"]).exits(2).complains(&holder).complains("--home");
     place.says(&["doctor"]).exits(0).shows(&holder);
 

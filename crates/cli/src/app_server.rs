@@ -11,7 +11,7 @@ use crate::args::{AppServerArgs, Global};
 use crate::listeners::{self, ListenerArgs};
 use crate::opened::{self, OpenedError};
 use crate::setup::{self, complain, told};
-use crate::{EXIT_FORCED, EXIT_USAGE, logs};
+use crate::{EXIT_FORCED, EXIT_USAGE, bridge, logs};
 
 /// Runs the subcommand.
 pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
@@ -28,6 +28,9 @@ pub(crate) fn main(global: &Global, args: AppServerArgs) -> ExitCode {
     }
     for warning in &prepared.warnings {
         tracing::warn!("{warning}");
+    }
+    if listen == Listen::Stdio && !args.standalone {
+        return bridge::main(prepared.setup, &sets);
     }
     let runtime = match setup::runtime() {
         Ok(runtime) => runtime,

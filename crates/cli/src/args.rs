@@ -148,8 +148,11 @@ impl From<PolicyArg> for PermissionMode {
 #[command(
     long_about = "Serves the app-server API (JSON-RPC 2.0) on stdin and stdout, or on a unix socket or an address of this \
                   machine to any number of clients.\n\n\
-                  For now every server is standalone: it is this process, it holds its home alone, and it ends with \
-                  its client (stdio) or with a signal (unix). A second server on the same home is refused.\n\n\
+                  A client on stdio is carried to the home's server, which is started if it does not run, is shared by \
+                  all programs of the home, and goes on when this one ends. If that server dies, another is started and \
+                  the client is told what was interrupted. With --standalone, and on a socket or an address, this \
+                  process is the server itself: it holds its home alone, and ends with its client (stdio) or with a \
+                  signal.\n\n\
                   The first SIGTERM or Ctrl-C ends it in order: running turns end as interrupted and every client is \
                   told; a second one ends it at once.",
     after_help = "Examples:\n  \
@@ -177,7 +180,8 @@ pub(crate) struct AppServerArgs {
     #[arg(long, value_name = "WHAT")]
     pub(crate) unattended: Option<Unattended>,
 
-    /// Run everything in this process (for now the only way, with or without this flag)
+    /// Run everything in this process: no other may serve the home, and what runs ends with it. Without it a client on stdio
+    /// is carried to the home's server
     #[arg(long)]
     pub(crate) standalone: bool,
 }

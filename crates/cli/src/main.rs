@@ -2,6 +2,7 @@
 
 mod app_server;
 mod args;
+mod bridge;
 mod connect;
 mod devices;
 mod doctor;

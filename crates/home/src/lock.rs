@@ -25,6 +25,9 @@ pub struct Holder {
     pub version: String,
     /// The unix socket it listens on, or would.
     pub socket: PathBuf,
+    /// It leaves, because it was asked to or is not needed: whoever loses it now was not left by accident.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
 }
 
 /// The lock was not taken.
@@ -60,6 +63,7 @@ fn describe(holder: Option<&Holder>) -> String {
 pub struct Lock {
     file: File,
     path: PathBuf,
+    holder: Holder,
 }
 
 impl Lock {
@@ -86,9 +90,18 @@ impl Lock {
             role: role.to_owned(),
             version: version.to_owned(),
             socket: home.socket().to_path_buf(),
+            leaving: false,
         };
         write(&mut file, &holder).map_err(failed)?;
-        Ok(Self { file, path })
+        Ok(Self { file, path, holder })
+    }
+
+    /// Writes into the file that the holder leaves.
+    pub fn leaves(&mut self) {
+        self.holder.leaving = true;
+        if let Err(error) = write(&mut self.file, &self.holder) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot say in the lock file that this server leaves");
+        }
     }
 
     /// The lock file.

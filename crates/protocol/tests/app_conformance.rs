@@ -77,7 +77,11 @@ fn results_have_the_shape_existing_clients_read() {
             codex_home: "/h".into(),
             platform_family: "unix".into(),
             platform_os: "linux".into(),
-            server_info: ServerInfo { name: "signalbox".into(), version: "1.0.0".into() },
+            server_info: ServerInfo {
+                name: "signalbox".into(),
+                version: "1.0.0".into(),
+                bridge_version: None,
+            },
             protocol_version: 1,
             home: "/h".into(),
             role: ConnectionRole::Owner,

@@ -72,6 +72,7 @@ pub use pending::{PendingRequest, RequestEnd};
 pub use post::PostOptions;
 pub use registry::{Registry, RegistryError};
 pub use transport::{
-    Framed, Framing, KeepAlive, Lines, Memory, MemoryClient, MemoryError, Prefixed, Protocol, Received,
-    Source, Stdio, Transport, TransportLimits, UnixDoor, WebSocket, memory, sniff,
+    Framed, Framing, KeepAlive, LineDecoder, Lines, Memory, MemoryClient, MemoryError, Prefixed, Protocol,
+    Received, Source, Stdio, StdioSink, StdioSource, Transport, TransportLimits, UnixDoor, WebSocket, memory,
+    sniff,
 };

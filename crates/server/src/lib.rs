@@ -1,6 +1,7 @@
 //! Doors in front of the app-server, and the one place that puts a whole server together. No methods, no rules.
 
 pub mod access;
+pub mod bridge;
 mod doors;
 pub mod http;
 pub mod life;

@@ -88,7 +88,7 @@ pub struct Standalone {
     store: Store,
     serving: Serving,
     doors: Arc<HouseDoors>,
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// What a door needs to serve its connections. Cheap to clone.
@@ -181,7 +181,7 @@ impl Standalone {
         let config = Arc::new(config);
         let serving = Serving { config, app, service, access, site, connections, leaving, closing };
         doors.open(serving.clone());
-        Ok(Self { store, serving, doors, _lock: lock })
+        Ok(Self { store, serving, doors, lock })
     }
 
     /// Resolves when somebody has asked the server to leave (`server/stop`).
@@ -238,7 +238,8 @@ impl Standalone {
     /// Ends the server in order: nobody new comes in, open turns end as interrupted, every client is told, connections
     /// end, the store is closed. A second signal, or half a minute, cuts it short. Clients that go often end the server's
     /// input and send one signal besides; that is one wish, not two.
-    pub async fn drain(self, signals: &mut Signals) -> Drained {
+    pub async fn drain(mut self, signals: &mut Signals) -> Drained {
+        self.lock.leaves();
         self.serving.leaving.cancel();
         let mut left = std::pin::pin!(self.leave());
         let mut too_long = std::pin::pin!(tokio::time::sleep(LEAVING));

@@ -8,12 +8,14 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use signalbox_home::{Held, Holder, Home};
 use tempfile::TempDir;
 
 use crate::PATIENCE;
 use crate::client::Client;
-use crate::process::Process;
+use crate::process::{Process, is_alive};
 use crate::wire::{Framing, Wire};
 
 /// How the server listens.
@@ -24,6 +26,7 @@ enum Door {
     WebSocket,
     Http,
     Tcp,
+    Bridge,
 }
 
 /// The real binary in a home of its own. Dropped, it is killed, and its folders go.
@@ -35,6 +38,7 @@ pub struct App {
     arguments: Vec<String>,
     env: Vec<(String, String)>,
     process: Option<Process>,
+    bridges: Vec<Process>,
     clients: usize,
 }
 
@@ -54,6 +58,7 @@ impl App {
             arguments: Vec::new(),
             env: Vec::new(),
             process: None,
+            bridges: Vec::new(),
             clients: 0,
         };
         app.make_repository();
@@ -99,6 +104,13 @@ impl App {
     #[must_use]
     pub fn over_unix(mut self) -> Self {
         self.door = Door::Unix;
+        self
+    }
+
+    /// Each client comes over a bridge of its own, and the home's server is a process that the first of them starts.
+    #[must_use]
+    pub fn over_bridges(mut self) -> Self {
+        self.door = Door::Bridge;
         self
     }
 
@@ -216,25 +228,59 @@ impl App {
         self.process.as_mut().expect("the server was started")
     }
 
-    /// Starts the server, if it does not run.
+    /// Starts the server, if it does not run. Behind bridges it is the first of them that does.
     pub fn start(&mut self) {
-        if self.process.is_some() {
-            return;
-        }
         let listen = match self.door {
             Door::Stdio(_) => "stdio://".to_owned(),
             Door::Tcp => "ws://127.0.0.1:0".to_owned(),
             Door::Unix | Door::WebSocket | Door::Http => format!("unix://{}", self.socket().display()),
+            Door::Bridge => return,
         };
-        let mut arguments: Vec<String> =
-            ["app-server", "--standalone", "--listen", &listen].map(str::to_owned).to_vec();
+        if self.process.is_none() {
+            self.process = Some(self.runs_with(&["app-server", "--standalone", "--listen", &listen]));
+        }
+    }
+
+    /// The program with these arguments and the app's own, in the working folder.
+    fn runs_with(&self, arguments: &[&str]) -> Process {
+        let mut arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
         arguments.extend(self.arguments.iter().cloned());
         let mut env = vec![
             ("HOME".to_owned(), self.root.path().display().to_string()),
             ("SIGNALBOX_HOME".to_owned(), self.home().display().to_string()),
         ];
         env.extend(self.env.iter().cloned());
-        self.process = Some(Process::start(&self.binary, &arguments, &self.work(), &env));
+        Process::start(&self.binary, &arguments, &self.work(), &env)
+    }
+
+    /// The process of the server behind the bridges, if one runs.
+    #[must_use]
+    pub fn server(&self) -> Option<i32> {
+        match Holder::current(&self.located()?) {
+            Held::By(holder) => i32::try_from(holder.pid).ok(),
+            Held::Unknown | Held::Free => None,
+        }
+    }
+
+    /// `kill -9` for the server behind the bridges; waits until it is gone.
+    ///
+    /// # Panics
+    /// If none runs, or it does not go.
+    pub fn kills_server(&self) -> i32 {
+        let server = self.server().expect("a server runs");
+        send(server, Signal::KILL);
+        is_gone(server);
+        server
+    }
+
+    /// The bridge of the client that came as this one, counted from 0.
+    pub fn bridge(&mut self, at: usize) -> &mut Process {
+        &mut self.bridges[at]
+    }
+
+    fn located(&self) -> Option<Home> {
+        let env = |name: &str| (name == "TMPDIR").then(|| std::env::temp_dir().into_os_string());
+        Home::locate(Some(self.home()), &env).ok()
     }
 
     /// Another client, its handshake done.
@@ -258,6 +304,15 @@ impl App {
         self.start();
         self.clients += 1;
         let name = format!("client{}", self.clients);
+        if self.door == Door::Bridge {
+            let mut bridge = self.runs_with(&["app-server"]);
+            let (stdin, stdout) = bridge.take_pipes().expect("nobody has taken them");
+            let stderr = bridge.stderr().clone();
+            self.bridges.push(bridge);
+            let mut client = Client::new(&name, Wire::new(Framing::Lines, stdout, stdin), stderr);
+            client.is_bridged();
+            return client;
+        }
         let door = self.door;
         let socket = self.socket();
         let process = self.process();
@@ -267,7 +322,7 @@ impl App {
                 let (stdin, stdout) = process.take_pipes().expect("on stdio there is one client");
                 Wire::new(framing, stdout, stdin)
             }
-            Door::Unix => Wire::over_socket(connect(&socket, process)).unwrap(),
+            Door::Unix | Door::Bridge => Wire::over_socket(connect(&socket, process)).unwrap(),
             Door::Tcp => panic!("on a port the clients are others'"),
             Door::Http => {
                 drop(connect(&socket, process));
@@ -337,6 +392,37 @@ impl App {
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .output()
             .unwrap()
+    }
+}
+
+/// A server behind bridges is nobody's child: nothing of it may outlive the test, also if that fails.
+impl Drop for App {
+    fn drop(&mut self) {
+        self.bridges.clear();
+        if let Some(server) = self.server() {
+            send(server, Signal::KILL);
+        }
+    }
+}
+
+/// Sends a signal to a process, which may be gone.
+pub fn send(process: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(process) {
+        // It may end by itself at this very moment.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Waits until a process is gone that is no child of ours.
+///
+/// # Panics
+/// If it does not go.
+pub fn is_gone(process: i32) {
+    let deadline = Instant::now() + PATIENCE;
+    while is_alive(process) {
+        assert!(Instant::now() < deadline, "process {process} does not end");
+        // Nobody tells when the child of another ends.
+        thread::park_timeout(Duration::from_millis(2));
     }
 }
 

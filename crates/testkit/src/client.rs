@@ -85,6 +85,11 @@ impl Client {
         }
     }
 
+    /// Servers may come and go under this client.
+    pub(crate) fn is_bridged(&mut self) {
+        self.model.other_lives = true;
+    }
+
     /// What the client knows of its threads.
     #[must_use]
     pub fn model(&self) -> &Model {

@@ -41,7 +41,7 @@ mod wire;
 
 use std::time::Duration;
 
-pub use app::App;
+pub use app::{App, is_gone, send};
 pub use client::{Client, Refusal};
 pub use frame::Frame;
 pub use model::{Model, ThreadModel, TurnModel};

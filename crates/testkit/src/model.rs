@@ -13,6 +13,8 @@ pub struct Model {
     pub(crate) lags: bool,
     /// The client has opted out of some notifications: what they tell it learns later.
     pub(crate) opted_out: bool,
+    /// A bridge may carry the client from one server to the next.
+    pub(crate) other_lives: bool,
 }
 
 /// One thread as the client knows it.
@@ -120,7 +122,7 @@ impl Model {
         if method == "thread/started" {
             let id = text(&params["thread"]["id"])?;
             let known = self.threads.entry(id).or_default();
-            known.place(params)?;
+            known.place(params, self.other_lives)?;
             // Its maker has been given the thread already, in the answer that precedes this.
             if !known.followed {
                 known.status = params["thread"]["status"].clone();
@@ -129,7 +131,7 @@ impl Model {
         }
         let Some(id) = params["threadId"].as_str() else { return Ok(()) };
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
-        thread.place(params)?;
+        thread.place(params, self.other_lives)?;
         if method == "thread/deleted" {
             self.threads.remove(id);
             return Ok(());
@@ -193,7 +195,7 @@ impl ThreadModel {
         self.outline && turn.is_some_and(|turn| self.turns.iter().all(|known| known.id != turn))
     }
 
-    fn place(&mut self, params: &Value) -> Check {
+    fn place(&mut self, params: &Value, other_lives: bool) -> Check {
         let seq = params["seq"].as_u64().ok_or("a notification without seq")?;
         if seq < self.seq {
             return Err(format!("seq went back from {} to {seq}", self.seq));
@@ -201,7 +203,7 @@ impl ThreadModel {
         self.seq = seq;
         let (epoch, place) = split(&text(&params["cursor"])?)?;
         if let Some((before, at)) = &self.cursor
-            && (*before != epoch || *at >= place)
+            && if *before == epoch { *at >= place } else { !other_lives }
         {
             return Err(format!("cursor {epoch}-{place} follows {before}-{at}"));
         }

@@ -65,7 +65,11 @@ fn initialize(ctx: Ctx<AppServer>, params: InitializeParams) -> Result<Initializ
         codex_home: home.clone(),
         platform_family: consts::FAMILY.to_owned(),
         platform_os: consts::OS.to_owned(),
-        server_info: ServerInfo { name: "signalbox".to_owned(), version: info.version.to_owned() },
+        server_info: ServerInfo {
+            name: "signalbox".to_owned(),
+            version: info.version.to_owned(),
+            bridge_version: None,
+        },
         protocol_version: PROTOCOL_VERSION,
         home,
         role: match ctx.role() {

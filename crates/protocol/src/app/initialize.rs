@@ -144,9 +144,13 @@ pub struct InitializeResult {
 
 /// Ext: who the server is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
     pub name: String,
     pub version: String,
+    /// The version of the bridge that carries this connection, if it is another than the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bridge_version: Option<String>,
 }
 
 /// Ext: what a connection may do; each includes what stands before it.

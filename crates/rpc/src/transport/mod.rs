@@ -7,6 +7,7 @@ mod memory;
 mod nowait;
 mod prefixed;
 mod sniff;
+mod split;
 mod stdio;
 mod unix;
 mod websocket;
@@ -27,7 +28,8 @@ pub use lines::{LineDecoder, Lines};
 pub use memory::{Memory, MemoryClient, MemoryError, memory};
 pub use prefixed::Prefixed;
 pub use sniff::{Protocol, sniff};
-pub use stdio::Stdio;
+pub use split::StdioSink;
+pub use stdio::{Stdio, StdioSource};
 pub use unix::UnixDoor;
 pub use websocket::{KeepAlive, WebSocket, WebSocketSink, WebSocketSource, close_code};
 

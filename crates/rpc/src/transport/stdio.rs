@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::framing::{ByteSource, Decoder, write_frames};
 use super::nowait::NoWaitFd;
-use super::{Framing, Received, Source, Transport, TransportLimits};
+use super::{Framing, Received, Source, StdioSink, Transport, TransportLimits};
 use crate::hooks::CloseReason;
 use crate::outbox::{Burst, OutboxReader};
 
@@ -65,6 +65,35 @@ impl Stdio {
         self.threads = true;
         self
     }
+
+    /// The two halves, for whoever passes frames on without a connection of its own.
+    ///
+    /// # Errors
+    /// When reading cannot begin.
+    pub fn split(self, max_frame_bytes: usize) -> io::Result<(StdioSource, StdioSink)> {
+        let Self { input, output, threads } = self;
+        let (source, told, started) = incoming(input, threads, max_frame_bytes);
+        started.map_err(|reason| io::Error::other(reason.to_string()))?;
+        Ok((source, StdioSink::new(output, threads, told)))
+    }
+}
+
+/// Begins to read. Frames are told apart by the first byte; the receiver is told how.
+fn incoming(
+    input: File,
+    threads: bool,
+    max_frame_bytes: usize,
+) -> (StdioSource, oneshot::Receiver<Framing>, Result<(), CloseReason>) {
+    let (decoder, told) = Decoder::by_first_byte(max_frame_bytes);
+    let input = if threads { Err(input) } else { NoWaitFd::reading(input) };
+    match input {
+        Ok(input) => (StdioSource(Incoming::Direct(ByteSource::new(input, decoder))), told, Ok(())),
+        Err(input) => {
+            let (chunks, received) = mpsc::channel(READS_AHEAD);
+            let started = start("stdin", move || read_chunks(input, &chunks));
+            (StdioSource(Incoming::Thread { chunks: received, decoder }), told, started)
+        }
+    }
 }
 
 /// The incoming half of [`Stdio`].
@@ -103,18 +132,9 @@ impl Transport for Stdio {
         outbox: OutboxReader,
         limits: TransportLimits,
     ) -> (Self::Source, impl Future<Output = Result<(), CloseReason>> + Send) {
-        let (decoder, told) = Decoder::by_first_byte(limits.max_frame_bytes);
-        let input = if self.threads { Err(self.input) } else { NoWaitFd::reading(self.input) };
-        let mut started = Ok(());
-        let incoming = match input {
-            Ok(input) => Incoming::Direct(ByteSource::new(input, decoder)),
-            Err(input) => {
-                let (chunks, received) = mpsc::channel(READS_AHEAD);
-                started = start("stdin", move || read_chunks(input, &chunks));
-                Incoming::Thread { chunks: received, decoder }
-            }
-        };
-        let output = if self.threads { Err(self.output) } else { NoWaitFd::writing(self.output) };
+        let Self { input, output, threads } = self;
+        let (source, told, started) = incoming(input, threads, limits.max_frame_bytes);
+        let output = if threads { Err(output) } else { NoWaitFd::writing(output) };
         let written = async move {
             started?;
             let framing = tokio::select! {
@@ -133,7 +153,7 @@ impl Transport for Stdio {
             })?;
             end.await.unwrap_or(Ok(())).map_err(|error| CloseReason::WriteFailed(error.to_string()))
         };
-        (StdioSource(incoming), written)
+        (source, written)
     }
 }
 
