@@ -278,7 +278,7 @@ fn a_client_that_does_not_read_costs_its_bridge_nothing() {
     slow.may_fall_behind();
     slow.stops_reading();
     // Far more than pipes, sockets and an outbox can hold.
-    let script = "stream 8000 400 0\nthink More.\n".repeat(5);
+    let script = "stream 4000 400 0\nthink More.\n".repeat(10);
     let turn = quick.prompts(&thread, &script);
     assert_eq!(quick.finishes(&turn)["status"], "completed");
     let held = app.bridge(0).peak_rss_bytes();
