@@ -135,7 +135,11 @@ def sdk(server):
         run([python, script, "manages", server, work, thread], env)
         run([python, script, "decides", server, work], env)
         run([python, script, "asynchronous", server, work], env)
+        holder = (root / "home" / "lock").read_text()
+        check('role = "server"' in holder, f"one server of the home has served all of them: {holder!r}")
     finally:
+        # It outlives its clients on purpose.
+        run([server, "stop"], env)
         shutil.rmtree(root)
 
 

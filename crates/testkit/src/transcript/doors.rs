@@ -17,6 +17,8 @@ pub enum Door {
     ContentLength,
     /// A unix socket, a frame a line.
     Unix,
+    /// stdin and stdout of a bridge for each client, a frame a line.
+    Bridges,
     /// A WebSocket.
     WebSocket,
     /// A POST for each call, and nothing else.
@@ -27,13 +29,25 @@ pub enum Door {
 
 impl Door {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Stdio, Self::ContentLength, Self::Unix, Self::WebSocket, Self::Post, Self::Events];
+    pub const ALL: [Self; 7] = [
+        Self::Stdio,
+        Self::ContentLength,
+        Self::Unix,
+        Self::Bridges,
+        Self::WebSocket,
+        Self::Post,
+        Self::Events,
+    ];
 }
 
 /// The doors, each with the transcript as it is seen there.
 pub(super) fn of(lines: &[Line]) -> Vec<(Door, Vec<Line>)> {
     let mut doors = vec![(Door::Unix, lines.to_vec()), (Door::WebSocket, lines.to_vec())];
+    // What becomes of the server's own process is told otherwise behind a bridge.
+    let of_process = |text: &str| ["@ kill", "@ restart", "@ terminate"].contains(&text);
+    if !lines.iter().any(|line| matches!(line, Line::Text(text) if of_process(text))) {
+        doors.push((Door::Bridges, lines.to_vec()));
+    }
     if one_client(lines) {
         doors.push((Door::Stdio, lines.to_vec()));
         doors.push((Door::ContentLength, lines.to_vec()));

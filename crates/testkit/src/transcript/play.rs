@@ -33,6 +33,7 @@ pub fn play(file: &Path, app: impl Fn() -> App) {
             Door::Stdio => app().over_stdio(),
             Door::ContentLength => app().over_content_length(),
             Door::Unix => app().over_unix(),
+            Door::Bridges => app().over_bridges(),
             Door::WebSocket => app().over_websocket(),
             Door::Post | Door::Events => app().over_http(),
         };
