@@ -10,7 +10,7 @@ use super::admit::caller;
 use super::connection::ConnInfo;
 use super::respond::{Answer, Refusal, json};
 use super::site::Site;
-use super::{admit, events, guard, metrics, ops, post, upgrade};
+use super::{admit, events, guard, metrics, ops, pair, post, upgrade};
 use crate::access::Caller;
 
 /// Answers one request.
@@ -83,6 +83,7 @@ async fn route(
             only(&head, Method::GET, "GET", " as the upgrade to a WebSocket, with ?ticket=TICKET")?;
             ops::open(site, conn, Request::from_parts(head, body)).await?
         }
+        "/pair" => pair::page(&head.method)?,
         "/metrics" => {
             only(&head, Method::GET, "GET", "")?;
             needs(&caller(conn, &head).await?, Role::Observer)?;
@@ -101,7 +102,8 @@ async fn route(
 }
 
 fn not_found() -> Refusal {
-    let known = "/rpc, /threads/ID/events, /ws, /api/pair, /api/ws-ticket, /healthz, /readyz and /metrics";
+    let known =
+        "/rpc, /threads/ID/events, /ws, /pair, /api/pair, /api/ws-ticket, /healthz, /readyz and /metrics";
     Refusal::bad(
         StatusCode::NOT_FOUND,
         "not_found",

@@ -19,6 +19,7 @@ mod guard;
 mod listen;
 mod metrics;
 mod ops;
+mod pair;
 mod post;
 mod respond;
 mod site;

@@ -13,6 +13,7 @@ mod drain;
 mod events;
 mod guards;
 mod ops;
+mod pair_page;
 mod post;
 mod probes;
 mod stage;
