@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::connection::Connection;
+
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The child and both ends of its pipes.
@@ -102,6 +104,11 @@ impl Lines {
         self.start_turn(thread, prompt)?;
         while !self.raw()?.contains("\"turn/completed\"") {}
         Ok(())
+    }
+
+    /// The child and its pipes, before anything was read from them.
+    pub(crate) fn into_connection(self) -> (Child, Connection) {
+        (self.child, Connection::pipes(self.input, self.output))
     }
 
     /// Ends the child by closing its input.

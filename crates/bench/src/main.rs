@@ -7,7 +7,10 @@
 )]
 
 mod child;
+mod connection;
 mod figures;
+mod jsonrpsee_server;
+mod servers;
 mod stats;
 
 use std::path::PathBuf;
@@ -34,12 +37,17 @@ enum Hidden {
     /// Copies stdin to stdout line by line: the raw reference.
     #[command(hide = true)]
     Copy,
+    /// jsonrpsee's own server: the reference of the doors.
+    #[command(hide = true)]
+    Jsonrpsee,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(Hidden::Copy) = arguments.hidden {
-        return child::copy();
+    match arguments.hidden {
+        Some(Hidden::Copy) => return child::copy(),
+        Some(Hidden::Jsonrpsee) => return jsonrpsee_server::main(),
+        None => {}
     }
     let result =
         arguments.bin.map_or_else(build, Ok).and_then(|bin| figures::run(&bin, arguments.only.as_deref()));

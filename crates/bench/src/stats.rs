@@ -38,6 +38,11 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
+/// The median and the 99th percentile.
+pub(crate) fn both(samples: &mut [Duration]) -> String {
+    format!("{} / {}", time(percentile(samples, 0.5)), time(percentile(samples, 0.99)))
+}
+
 /// A rate with separators.
 pub(crate) fn rate(count: usize, duration: Duration) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]

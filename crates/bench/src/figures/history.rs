@@ -14,7 +14,7 @@ use signalbox_store::{Commit, Fork, Store};
 
 use super::Figure;
 use crate::child::{Lines, Result};
-use crate::stats::{percentile, time};
+use crate::stats::{both, time};
 
 const ROWS: Seq = 100_000;
 const PAGES: usize = 500;
@@ -45,9 +45,6 @@ pub(crate) fn transcript_page(bin: &Path) -> Result<Vec<Figure>> {
     server.end()?;
     copier.end()?;
     let line = |name, measured| Figure { name, measured, goal: "≤ 5 ms", reference: String::new() };
-    let both = |times: &mut [Duration]| {
-        format!("{} / {}", time(percentile(times, 0.5)), time(percentile(times, 0.99)))
-    };
     Ok(vec![
         line("transcript page of 100,000 rows, first read", time(first.took)),
         Figure {

@@ -1,6 +1,8 @@
 //! The figures, each a line: what was measured, the goal, the raw reference.
 
+mod doors;
 mod history;
+mod idle;
 mod repository;
 mod requests;
 mod start;
@@ -21,7 +23,7 @@ pub(crate) struct Figure {
 
 type Measure = fn(&Path) -> Result<Vec<Figure>>;
 
-const MEASURES: [(&str, Measure); 13] = [
+const MEASURES: [(&str, Measure); 17] = [
     ("start", start::to_initialize),
     ("memory", start::idle_memory),
     ("requests", requests::latency_and_rate),
@@ -35,10 +37,15 @@ const MEASURES: [(&str, Measure); 13] = [
     ("long-thread", threads::long_thread),
     ("thread-list", threads::many_threads),
     ("fan-out", threads::fan_out),
+    ("doors-requests", doors::requests),
+    ("doors-notifications", doors::notifications),
+    ("bridge", doors::bridge),
+    ("websockets", idle::websockets),
 ];
 
 /// Runs the measures and prints their figures as they come.
 pub(crate) fn run(bin: &Path, only: Option<&str>) -> Result<()> {
+    println!("load average {}", std::fs::read_to_string("/proc/loadavg")?.trim_end());
     println!("{:<46} {:<30} {:<22} raw reference", "figure", "measured", "goal");
     for (name, measure) in MEASURES {
         if only.is_some_and(|only| !name.contains(only)) {

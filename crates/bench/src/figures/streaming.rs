@@ -43,7 +43,7 @@ pub(crate) fn rate(bin: &Path) -> Result<Vec<Figure>> {
         small.push(begun.elapsed());
     }
     server.end()?;
-    let (raw, raw_small) = straight_from_the_agent(bin)?;
+    let (raw, raw_small) = straight_from_the_agent(bin, CHUNKS, 8)?;
     let each = spent / u32::try_from(CHUNKS)?;
     let complete = if text == CHUNKS * 8 { "" } else { ", TEXT INCOMPLETE" };
     Ok(vec![
@@ -73,10 +73,14 @@ pub(crate) fn rate(bin: &Path) -> Result<Vec<Figure>> {
 }
 
 /// The same stream read from the agent's own pipe, and its small turn.
-fn straight_from_the_agent(bin: &Path) -> Result<(Duration, Duration)> {
+pub(super) fn straight_from_the_agent(
+    bin: &Path,
+    chunks: usize,
+    bytes: usize,
+) -> Result<(Duration, Duration)> {
     let (mut agent, session) = agent(bin)?;
     let begun = Instant::now();
-    prompt(&mut agent, &session, &format!("stream {CHUNKS} 8 0"))?;
+    prompt(&mut agent, &session, &format!("stream {chunks} {bytes} 0"))?;
     let streamed = begun.elapsed();
     let mut small = Vec::new();
     for _ in 0..50 {

@@ -1,9 +1,6 @@
 //! What clients pay for many turns, many threads and many listeners.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,7 +13,9 @@ use signalbox_store::{Commit, Store};
 use super::Figure;
 use super::history::{copy, created};
 use crate::child::{Lines, Result};
-use crate::stats::{cpu, percentile, time};
+use crate::connection::Connection;
+use crate::servers::Server;
+use crate::stats::{both, cpu, time};
 
 const TURNS: usize = 1_000;
 const THREADS: usize = 10_000;
@@ -69,9 +68,6 @@ pub(crate) fn long_thread(bin: &Path) -> Result<Vec<Figure>> {
     }
     server.end()?;
     copier.end()?;
-    let both = |times: &mut [Duration]| {
-        format!("{} / {}", time(percentile(times, 0.5)), time(percentile(times, 0.99)))
-    };
     let copied =
         |bytes: usize, times: &mut [Duration]| format!("copier, {} KiB {}", bytes / 1024, both(times));
     Ok(vec![
@@ -129,9 +125,6 @@ pub(crate) fn many_threads(bin: &Path) -> Result<Vec<Figure>> {
     }
     server.end()?;
     copier.end()?;
-    let both = |times: &mut [Duration]| {
-        format!("{} / {}", time(percentile(times, 0.5)), time(percentile(times, 0.99)))
-    };
     Ok(vec![Figure {
         name: "thread/list of 20 of 10,000, p50 / p99; first",
         measured: format!("{}; {}", both(&mut listed), time(first)),
@@ -157,20 +150,23 @@ pub(crate) fn fan_out(bin: &Path) -> Result<Vec<Figure>> {
 fn streamed_to(bin: &Path, clients: usize) -> Result<(Duration, usize)> {
     let home = tempfile::tempdir()?;
     let socket = home.path().join("bench.sock");
-    let mut server = Server::start(bin, home.path(), &socket)?;
-    let mut first = Socket::connect(&socket)?;
-    let params = json!({"cwd": home.path(), "modelProvider": "rehearsal"});
-    let started = first.call("thread/start", &params)?;
-    let thread = started["thread"]["id"].as_str().ok_or("no thread id")?.to_owned();
+    let server = Server::unix(bin, home.path(), &socket)?;
+    let joined = || -> Result<Connection> {
+        let mut client = Connection::unix(&socket)?;
+        client.initialize()?;
+        Ok(client)
+    };
+    let mut first = joined()?;
+    let thread = first.thread(home.path())?;
     first.turn(&thread, "say warm")?;
-    let others: Vec<Socket> = (1..clients)
+    let others: Vec<Connection> = (1..clients)
         .map(|_| {
-            let mut other = Socket::connect(&socket)?;
+            let mut other = joined()?;
             other.call("thread/resume", &json!({"threadId": thread}))?;
             Ok(other)
         })
         .collect::<Result<_>>()?;
-    let before = cpu(server.0.id()).ok_or("no CPU time")?;
+    let before = cpu(server.pid()).ok_or("no CPU time")?;
     let readers: Vec<_> = others
         .into_iter()
         .map(|mut other| std::thread::spawn(move || other.until_end().map_err(|error| error.to_string())))
@@ -180,98 +176,8 @@ fn streamed_to(bin: &Path, clients: usize) -> Result<(Duration, usize)> {
     for reader in readers {
         reader.join().map_err(|_| "a reader failed")??;
     }
-    let spent = cpu(server.0.id()).ok_or("no CPU time")? - before;
-    server.stop()?;
+    let spent = cpu(server.pid()).ok_or("no CPU time")? - before;
     Ok((spent, frames))
-}
-
-/// A server on a unix socket; killed when it is no longer needed.
-struct Server(Child);
-
-impl Server {
-    fn start(bin: &Path, home: &Path, socket: &Path) -> Result<Self> {
-        let listen = format!("unix://{}", socket.display());
-        let mut command = Command::new(bin);
-        command.args(["app-server", "--standalone", "--listen", &listen]).env("SIGNALBOX_HOME", home);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        Ok(Self(child))
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        self.0.kill()?;
-        self.0.wait()?;
-        Ok(())
-    }
-}
-
-/// A client on a unix socket.
-struct Socket {
-    input: UnixStream,
-    output: BufReader<UnixStream>,
-    line: String,
-    next_id: u64,
-}
-
-impl Socket {
-    fn connect(path: &Path) -> Result<Self> {
-        let give_up = Instant::now() + Duration::from_secs(10);
-        let input = loop {
-            match UnixStream::connect(path) {
-                Ok(stream) => break stream,
-                Err(error) if Instant::now() > give_up => return Err(error.into()),
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
-            }
-        };
-        let output = BufReader::with_capacity(256 << 10, input.try_clone()?);
-        let mut client = Self { input, output, line: String::new(), next_id: 0 };
-        client.call("initialize", &json!({"clientInfo": {"name": "bench", "version": "1"}}))?;
-        Ok(client)
-    }
-
-    fn send(&mut self, method: &str, params: &Value) -> Result<u64> {
-        self.next_id += 1;
-        let frame = json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params});
-        let mut line = serde_json::to_vec(&frame)?;
-        line.push(b'\n');
-        self.input.write_all(&line)?;
-        Ok(self.next_id)
-    }
-
-    fn raw(&mut self) -> Result<&str> {
-        self.line.clear();
-        if self.output.read_line(&mut self.line)? == 0 {
-            return Err("the server has left".into());
-        }
-        Ok(self.line.trim_end())
-    }
-
-    fn call(&mut self, method: &str, params: &Value) -> Result<Value> {
-        let id = self.send(method, params)?;
-        loop {
-            let mut frame: Value = serde_json::from_str(self.raw()?)?;
-            if frame["id"] == json!(id) && frame.get("method").is_none() {
-                if let Some(error) = frame.get("error") {
-                    return Err(format!("{method}: {error}").into());
-                }
-                return Ok(frame["result"].take());
-            }
-        }
-    }
-
-    fn turn(&mut self, thread: &str, prompt: &str) -> Result<usize> {
-        let params = json!({"threadId": thread, "input": [{"type": "text", "text": prompt}]});
-        self.send("turn/start", &params)?;
-        self.until_end()
-    }
-
-    /// Frames until a turn has ended.
-    fn until_end(&mut self) -> Result<usize> {
-        let mut frames = 1;
-        while !self.raw()?.contains("\"turn/completed\"") {
-            frames += 1;
-        }
-        Ok(frames)
-    }
 }
 
 /// Asks, and takes the time until the last byte of the answer is here, and its bytes.
