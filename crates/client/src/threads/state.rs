@@ -43,12 +43,21 @@ pub struct ThreadState {
     pub seq: u64,
     /// Place of the newest frame.
     pub(super) cursor: Option<Cursor>,
-    /// Place of the newest frame that left nothing out.
-    pub(super) whole: Option<Cursor>,
+    /// The newest frame that left nothing out.
+    pub(super) whole: Option<Whole>,
     /// What is not behind this place was told before the snapshot.
     pub(super) snapshot: Option<Cursor>,
     /// Every turn that any notification can be about is here.
     pub(super) all_known: bool,
+}
+
+/// The point up to which everything is known. Who goes on from there hears again what everybody was told meanwhile.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Whole {
+    pub(super) cursor: Cursor,
+    pub(super) seq: u64,
+    /// Of the activity.
+    pub(super) revision: u64,
 }
 
 /// The settings of a thread.
@@ -159,6 +168,7 @@ impl ThreadState {
             policy: opened.thread.policy,
         };
         let cursor: Option<Cursor> = opened.cursor.and_then(|cursor| cursor.parse().ok());
+        let (seq, revision) = (opened.snapshot_seq, opened.thread.activity.revision);
         Self {
             thread: opened.thread,
             settings,
@@ -171,9 +181,9 @@ impl ThreadState {
             queue: None,
             queue_changed: true,
             phase: Phase::Live,
-            seq: opened.snapshot_seq,
+            seq,
             cursor: None,
-            whole: cursor.clone(),
+            whole: cursor.clone().map(|cursor| Whole { cursor, seq, revision }),
             snapshot: cursor,
             all_known,
         }
@@ -186,8 +196,12 @@ impl ThreadState {
         self.requests.clear();
         if result.continued {
             self.phase = Phase::Live;
-            self.cursor.clone_from(&self.whole);
-            self.snapshot.clone_from(&self.whole);
+            if let Some(Whole { cursor, seq, revision }) = self.whole.clone() {
+                self.seq = seq;
+                self.thread.activity.revision = revision;
+                self.snapshot = Some(cursor.clone());
+                self.cursor = Some(cursor);
+            }
             return;
         }
         let (models, config_options, queue) =
@@ -208,7 +222,7 @@ impl ThreadState {
         };
         ThreadResumeParams {
             thread_id: self.thread.id.clone(),
-            after_cursor: whole.map(ToString::to_string),
+            after_cursor: whole.map(|whole| whole.cursor.to_string()),
             ..ThreadResumeParams::default()
         }
     }
@@ -282,7 +296,7 @@ impl ThreadState {
     /// The cursor behind which `thread/resume` with `afterCursor` would go on.
     #[must_use]
     pub fn cursor(&self) -> Option<&Cursor> {
-        self.whole.as_ref()
+        self.whole.as_ref().map(|whole| &whole.cursor)
     }
 }
 

@@ -8,7 +8,7 @@ use super::broken::{Broken, Problem};
 use super::change::Change;
 use super::item::Grows;
 use super::place::Cursor;
-use super::state::{Behind, Phase, Settings, ThreadState};
+use super::state::{Behind, Phase, Settings, ThreadState, Whole};
 use super::turn;
 use crate::event::Event;
 
@@ -46,7 +46,7 @@ impl ThreadState {
                 self.cursor = Some(cursor.clone());
                 self.seq = seq;
                 if self.phase == Phase::Live {
-                    self.whole = Some(cursor);
+                    self.whole = Some(Whole { cursor, seq, revision: self.thread.activity.revision });
                 }
                 Ok(changes)
             }

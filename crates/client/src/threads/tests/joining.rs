@@ -76,6 +76,25 @@ fn a_continued_result_keeps_the_state_and_goes_on_behind_it() {
 }
 
 #[test]
+fn who_goes_on_hears_again_what_everybody_was_told() {
+    let mut watched = Watched::new();
+    watched.turn("u1");
+    watched.state.unsubscribed();
+    let (cursor, seq) = (watched.state.cursor().cloned(), watched.state.seq);
+    let idle = json!({"activity": {"revision": 9, "state": {"kind": "idle"}}});
+    watched.hears("thread/activity/changed", idle).unwrap();
+    assert!(watched.state.seq > seq);
+    assert_eq!(watched.state.cursor().cloned(), cursor, "the rest was not told");
+    let mut continued = result(json!([]));
+    continued["continued"] = json!(true);
+    watched.state.rejoined(resumed(continued));
+    assert_eq!(watched.state.seq, seq, "what follows the cursor comes again");
+    let earlier = json!({"activity": {"revision": 8, "state": {"kind": "idle"}}});
+    watched.hears("thread/activity/changed", earlier).unwrap();
+    assert_eq!(watched.state.thread.activity.revision, 8);
+}
+
+#[test]
 fn another_result_replaces_the_state() {
     let mut watched = Watched::new();
     watched.turn("u1");
