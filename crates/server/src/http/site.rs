@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_app_server::AppServer;
-use signalbox_rpc::{ConnOptions, Service};
+use signalbox_rpc::{ConnOptions, KeepAlive, Service};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,6 +43,8 @@ pub struct HttpLimits {
     pub write_pause: Duration,
     /// How often something is sent on a connection on which nothing happens.
     pub heartbeat: Duration,
+    /// When a WebSocket of JSON-RPC counts as half open.
+    pub keep_alive: KeepAlive,
 }
 
 impl Default for HttpLimits {
@@ -61,6 +63,7 @@ impl Default for HttpLimits {
             call_time: Duration::from_secs(300),
             write_pause: Duration::from_secs(45),
             heartbeat: Duration::from_secs(15),
+            keep_alive: KeepAlive::default(),
         }
     }
 }

@@ -131,7 +131,8 @@ pub(super) fn rpc(
     let (served, conn) = (site.clone(), conn.clone());
     switch(site, request, async move |stream| {
         let _counted = served.0.counters.begin(Use::WebSocket);
-        serve_caller(served.clone(), WebSocket::server(stream, frame_bytes).await, options, caller).await;
+        let socket = WebSocket::server(stream, frame_bytes).await.keep_alive(served.0.limits.keep_alive);
+        serve_caller(served.clone(), socket, options, caller).await;
         drop((place, conn));
     })
 }

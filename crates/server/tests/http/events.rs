@@ -9,21 +9,21 @@ use crate::client::Client;
 use crate::stage::{Set, Stage};
 
 /// An open stream.
-struct Stream {
+pub(crate) struct Stream {
     client: Client<TcpStream>,
     text: String,
 }
 
 #[derive(Debug, Default)]
-struct Event {
+pub(crate) struct Event {
     id: Option<String>,
-    name: String,
-    data: Value,
-    comment: bool,
+    pub(crate) name: String,
+    pub(crate) data: Value,
+    pub(crate) comment: bool,
 }
 
 impl Stream {
-    async fn open(stage: &Stage, target: &str, headers: &str) -> Self {
+    pub(crate) async fn open(stage: &Stage, target: &str, headers: &str) -> Self {
         Self::over(stage.connect().await, target, headers).await
     }
 
@@ -48,7 +48,7 @@ impl Stream {
         }
     }
 
-    async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             let mut event = Event::default();
             for line in self.block().await?.lines() {
@@ -70,7 +70,7 @@ impl Stream {
         }
     }
 
-    async fn until(&mut self, name: &str) -> Vec<Event> {
+    pub(crate) async fn until(&mut self, name: &str) -> Vec<Event> {
         let mut seen = Vec::new();
         loop {
             let event = self.next().await.unwrap_or_else(|| panic!("it ended before {name}"));

@@ -9,6 +9,7 @@
 
 mod bounds;
 mod client;
+mod devices;
 mod drain;
 mod events;
 mod guards;
@@ -16,6 +17,8 @@ mod ops;
 mod pair_page;
 mod post;
 mod probes;
+mod roles;
+mod silence;
 mod stage;
 mod tls;
 mod websocket;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use signalbox_facts::Provider;
 use signalbox_home::Home;
 use signalbox_protocol::app::{ConnectionRole, ListenerAuth, PairingCreateParams};
 use signalbox_rpc::{ConnOptions, ConnectionId, Role};
-use signalbox_server::access::{Access, AccessOptions};
+use signalbox_server::access::{Access, AccessDoors, AccessOptions, Audit};
 use signalbox_server::http::{HttpDoor, HttpLimits, ListenOptions, Site, SiteParts};
 use signalbox_server::ops_socket::OpsLimits;
 use signalbox_store::Store;
@@ -83,6 +84,14 @@ pub(crate) struct Stage {
     pub(crate) door_closed: CancellationToken,
 }
 
+/// A device.
+pub(crate) struct Paired {
+    pub(crate) id: String,
+    pub(crate) bearer: String,
+    /// The line of a head that carries its bearer.
+    pub(crate) header: String,
+}
+
 /// Cargo builds examples before tests, beside them.
 fn agent() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
@@ -136,7 +145,10 @@ impl Stage {
             options.outbox.answer_bytes = bytes / 2;
         }
         let home = Home::locate(Some(folder.path().join("home")), &|_| None).unwrap();
-        let access = Access::start(home, devices, AccessOptions::default()).await.unwrap();
+        let audit = Audit::to_file(folder.path().join("audit.log"));
+        let options_of_access = AccessOptions { audit, ..AccessOptions::default() };
+        let access = Access::start(home, devices, options_of_access).await.unwrap();
+        app.set_doors(Arc::new(AccessDoors(access.clone())));
         let site = Site::new(SiteParts {
             service: app.service().unwrap(),
             app: app.clone(),
@@ -207,11 +219,25 @@ impl Stage {
 
     /// The bearer of a new device.
     pub(crate) async fn pairs(&self, name: &str) -> String {
-        let code = self.access.pairing_create(&owner(), PairingCreateParams::default()).unwrap().code;
+        self.pairs_as(name, ConnectionRole::Operator).await.bearer
+    }
+
+    pub(crate) async fn pairs_as(&self, name: &str, role: ConnectionRole) -> Paired {
+        let params = PairingCreateParams { role: Some(role), ..PairingCreateParams::default() };
+        let code = self.access.pairing_create(&owner(), params).unwrap().code;
         let body = json!({"token": code, "device_name": name}).to_string();
         let paired = self.asks("POST", "/api/pair", JSON, &body).await;
         assert_eq!(paired.status, 200, "{paired:?}");
-        paired.json()["bearer"].as_str().unwrap().to_owned()
+        let field = |name: &str| paired.json()[name].as_str().unwrap().to_owned();
+        let bearer = field("bearer");
+        Paired { id: field("device_id"), header: format!("authorization: Bearer {bearer}\r\n"), bearer }
+    }
+
+    /// Lines of the audit log about this.
+    pub(crate) fn audited(&self, event: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["event"] == event).collect()
     }
 
     /// Ends everything in the order of a server that leaves.
