@@ -12,7 +12,7 @@ const HEADING: &str = "Options of ws:// and wss:// addresses";
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct ListenerArgs {
-    /// Let pages of this origin in, e.g. https://app.example; the server's own origins are in already. May be repeated
+    /// Let pages of this origin in, e.g. `https://app.example`; the server's own origins are in already. May be repeated
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     allow_origins: Vec<String>,
 

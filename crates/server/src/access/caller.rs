@@ -68,14 +68,7 @@ impl Caller {
     }
 
     /// Waits until the caller must go, and says why, in words for a close frame. Never ends for those who may stay.
-    /// Cancel-safe. To be raced against the connection:
-    ///
-    /// ```ignore
-    /// tokio::select! {
-    ///     reason = serve(transport, service, options) => …,
-    ///     why = caller.ended() => peer.close(CloseReason::Closed(why)),
-    /// }
-    /// ```
+    /// Cancel-safe: to be raced against the connection.
     pub async fn ended(&self) -> &'static str {
         match &self.until {
             Until::Open => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! The life of a home's server: found or started by whoever needs it, and gone when nobody does. What it serves is elsewhere.
 //!
 //! - [`connect_home`] is the client's side: connects, starts the server if none runs, introduces the connection.
-//! - [`Detached`] is the server's side: takes the lock, listens on the home's socket, leaves when it is idle or asked to.
+//! - [`detached()`] is the server's side: takes the lock, listens on the home's socket, leaves when it is idle or asked to.
 
 mod connect;
 mod detached;
