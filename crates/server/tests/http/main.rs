@@ -19,6 +19,7 @@ mod post;
 mod probes;
 mod roles;
 mod silence;
+mod slow;
 mod stage;
 mod tls;
 mod websocket;
