@@ -265,6 +265,23 @@ fn addresses_are_open_as_long_as_their_command_runs() {
 }
 
 #[test]
+fn addresses_are_opened_again_when_the_server_has_died_and_not_when_it_was_stopped() {
+    let house = House::new();
+    let mut serve = house.spawn(&["serve", "--listen", "127.0.0.1:0", "--allow-local"]);
+    let said = house.waits_for_complaint(&mut serve, "the server is process");
+    let address = said.lines().find_map(|line| line.split("ws://").nth(1)).unwrap();
+    let address = address.split(' ').next().unwrap().to_owned();
+    let first = house.server();
+    house.signals(first, rustix::process::Signal::KILL);
+    let said = house.waits_for_complaint(&mut serve, "the server is process");
+    assert!(said.contains(&format!("listening on ws://{address} ")), "{said}");
+    std::net::TcpStream::connect(&address).unwrap();
+    assert_ne!(house.server(), first);
+    house.says(&["stop"]).exits(0);
+    assert_eq!(serve.wait().unwrap().code(), Some(1));
+}
+
+#[test]
 fn what_holds_for_the_server_is_said_if_it_cannot_be_had() {
     let house = House::new();
     house.says(&["run", "say hello"]).exits(0);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One turn through signalbox, over stdio, on the standard library alone.
 
-Starts `signalbox app-server --listen stdio:// --standalone`, speaks JSON-RPC in lines with it, streams what
+Starts `signalbox app-server`, speaks JSON-RPC in lines with it, streams what
 the agent says and what its commands print, answers approvals and prints the diff. Exit code 0: the turn
 completed; 1: it failed or was interrupted; 2: there was none.
 """
@@ -20,7 +20,7 @@ class ServerError(Exception):
 
 class Client:
     def __init__(self, binary, approve):
-        command = [binary, "app-server", "--listen", "stdio://", "--standalone"]
+        command = [binary, "app-server"]
         # In a session of its own Ctrl-C does not reach the server; it interrupts the turn instead.
         self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        encoding="utf-8", start_new_session=True)

@@ -101,6 +101,7 @@ def example(server):
         said = run([*client, "--provider", "nobody", "Hello"], env, expect=2)
         check("nobody" in said, "the refusal was shown")
     finally:
+        run([server, "stop", "--force"], env)
         shutil.rmtree(root)
 
 

@@ -150,11 +150,12 @@ impl From<PolicyArg> for PermissionMode {
                   machine to any number of clients.\n\n\
                   A client on stdio is carried to the home's server, which is started if it does not run, is shared by \
                   all programs of the home, and goes on when this one ends. If that server dies, another is started and \
-                  the client is told what was interrupted. With --standalone, and on a socket or an address, this \
-                  process is the server itself: it holds its home alone, and ends with its client (stdio) or with a \
-                  signal.\n\n\
-                  The first SIGTERM or Ctrl-C ends it in order: running turns end as interrupted and every client is \
-                  told; a second one ends it at once.",
+                  the client is told what was interrupted. On a socket or an address that same server listens as long as \
+                  this command runs. SIGTERM or Ctrl-C ends the command; the server and what runs in it go on \
+                  (`signalbox stop` ends them).\n\n\
+                  With --standalone this process is the server itself: it holds its home alone, and ends with its \
+                  client (stdio) or with a signal. The first one ends it in order: running turns end as interrupted \
+                  and every client is told; a second one ends it at once.",
     after_help = "Examples:\n  \
         signalbox app-server                                 one client on stdin and stdout\n  \
         signalbox app-server --listen unix://                the home's socket, signalbox.sock\n  \
@@ -180,8 +181,7 @@ pub(crate) struct AppServerArgs {
     #[arg(long, value_name = "WHAT")]
     pub(crate) unattended: Option<Unattended>,
 
-    /// Run everything in this process: no other may serve the home, and what runs ends with it. Without it a client on stdio
-    /// is carried to the home's server
+    /// Run everything in this process: no other may serve the home, and what runs ends with it
     #[arg(long)]
     pub(crate) standalone: bool,
 }
@@ -201,7 +201,11 @@ pub(crate) struct AppServerArgs {
         signalbox serve --listen 127.0.0.1:0 --allow-local a free port, open to this machine\n  \
         signalbox serve --listen 0.0.0.0:4517 --tls-cert c.pem --tls-key k.pem --allow-host box.example\n\n\
         On one address: JSON-RPC as WebSocket on / and as POST on /rpc, events of a thread on /threads/ID/events, \
-        the Op/Event protocol on /ws?ticket=…, and /healthz, /readyz, /metrics."
+        the Op/Event protocol on /ws?ticket=…, and /healthz, /readyz, /metrics.\n\n\
+        Exit codes:\n  \
+        0  ended by a signal\n  \
+        1  the server was stopped, or died and no other could be started\n  \
+        2  wrong usage, or an address cannot be opened"
 )]
 pub(crate) struct ServeArgs {
     /// Where to listen: IP:PORT, ws://IP:PORT, wss://IP:PORT, unix:// or unix://PATH. May be repeated
@@ -339,11 +343,11 @@ pub(crate) struct DoctorArgs {
                   (x-method), who sends it (x-side), what answers it (x-result), and for requests of clients where it \
                   runs (x-lane), which role it needs (x-role) and how far one may rely on it (x-stability).",
     after_help = "Examples:\n  \
-        signalbox schema --out schema/     writes schema/signalbox.schema.json\n  \
+        signalbox schema --out schema/     writes signalbox.schema.json and openrpc.json there\n  \
         signalbox schema --print | less"
 )]
 pub(crate) struct SchemaArgs {
-    /// The folder in which to write signalbox.schema.json
+    /// The folder in which to write signalbox.schema.json and openrpc.json (or --print)
     #[arg(long, value_name = "DIR", required_unless_present = "print")]
     pub(crate) out: Option<PathBuf>,
 

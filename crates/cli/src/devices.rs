@@ -136,7 +136,7 @@ fn show_pairing(made: &PairingCreateResult) -> Result<(), Trouble> {
             if is_of_this_machine(url) {
                 writeln!(
                     out,
-                    "No other machine reaches that address. For one that does open a listener there\n\
+                    "No other machine reaches that address. For one that does, open a listener there\n\
                      (signalbox serve --listen IP:PORT --allow-host NAME --tls-cert … --tls-key …), or\n\
                      say with --url where a tunnel or proxy ends.\n"
                 )?;

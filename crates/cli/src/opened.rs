@@ -1,13 +1,16 @@
 //! Addresses that the home's server opens for a command, as long as the command runs.
 
-use signalbox_client::{CallError, Client, Events};
+use std::time::Duration;
+
+use signalbox_client::{CallError, Client};
+use signalbox_home::Holder;
 use signalbox_protocol::app::{ListenerOpenParams, ListenerOpenResult, ListenerTls, method};
 use signalbox_server::http::ListenOptions;
 use signalbox_server::{Listen, Setup, Signals};
 
 use crate::connect;
 use crate::listeners::tell;
-use crate::setup::SetupError;
+use crate::setup::{SetupError, told};
 
 /// The addresses could not be opened, or are open no more.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +19,7 @@ pub(crate) enum OpenedError {
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// It declines.
-    #[error("cannot listen on {listen}: {source}")]
+    #[error("{}", refused(listen, source))]
     Refused {
         /// The address.
         listen: String,
@@ -27,11 +30,23 @@ pub(crate) enum OpenedError {
     #[error("the home's server has no client on stdin and stdout; `signalbox app-server` has")]
     Stdio,
     /// It has ended.
-    #[error("the server has ended, and with it its addresses")]
+    #[error("the server has ended, and with it its addresses; `signalbox serve` starts another")]
     Gone,
 }
 
-/// Has the home's server open the addresses, says so, and waits until somebody ends this command or the server ends.
+/// The server says where it cannot listen; in front of anything else that is still to be said.
+fn refused(listen: &str, error: &CallError) -> String {
+    let text = error.to_string();
+    if text.contains("cannot listen on") { text } else { format!("cannot listen on {listen}: {text}") }
+}
+
+/// How long another server is looked for when the one that had the addresses open has died.
+const WITHOUT_SERVER: Duration = Duration::from_secs(10);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Has the home's server open the addresses, says so, and waits until somebody ends this command or stops the server. If
+/// the server dies, the next one opens the same addresses.
 pub(crate) async fn serve(
     setup: &Setup,
     client: &str,
@@ -39,7 +54,59 @@ pub(crate) async fn serve(
     addresses: Vec<(Listen, ListenOptions)>,
     signals: &mut Signals,
 ) -> Result<(), OpenedError> {
-    let open = async {
+    let mut served = tokio::select! {
+        served = Served::open(setup, client, sets, addresses) => served?,
+        _ = signals.next() => return Ok(()),
+    };
+    announce(&served.opened, served.pid);
+    loop {
+        tokio::select! {
+            _ = signals.next() => return Ok(()),
+            () = served.connection.closed() => {}
+        }
+        if was_stopped(setup, served.pid) {
+            return Err(OpenedError::Gone);
+        }
+        tell("the server has died; having another one open the same addresses");
+        let addresses = served.addresses;
+        let again = async {
+            loop {
+                match Served::open(setup, client, sets, addresses.clone()).await {
+                    Ok(served) => return served,
+                    Err(error) => tracing::warn!(error = %told(&error), "not yet"),
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        served = tokio::select! {
+            again = tokio::time::timeout(WITHOUT_SERVER, again) => again.map_err(|_elapsed| OpenedError::Gone)?,
+            _ = signals.next() => return Ok(()),
+        };
+        announce(&served.opened, served.pid);
+    }
+}
+
+/// Whether the server left because somebody wanted it to: it says so in the lock before it does.
+fn was_stopped(setup: &Setup, pid: u32) -> bool {
+    Holder::last(&setup.home).is_none_or(|holder| holder.pid == pid && holder.leaving)
+}
+
+/// Addresses that are open as long as this lives.
+struct Served {
+    connection: Client,
+    pid: u32,
+    opened: Vec<ListenerOpenResult>,
+    /// The same once more, with the ports that were free.
+    addresses: Vec<(Listen, ListenOptions)>,
+}
+
+impl Served {
+    async fn open(
+        setup: &Setup,
+        client: &str,
+        sets: &[String],
+        mut addresses: Vec<(Listen, ListenOptions)>,
+    ) -> Result<Self, OpenedError> {
         if addresses.iter().any(|(listen, _)| *listen == Listen::Stdio) {
             return Err(OpenedError::Stdio);
         }
@@ -47,30 +114,26 @@ pub(crate) async fn serve(
         let pid = connected.welcome.pid;
         let (reader, writer) = connected.stream.into_split();
         let (connection, events) = Client::over_lines(reader, writer);
+        // Nothing that is told matters here.
+        drop(events);
         let refused = |listen: &Listen, source| OpenedError::Refused { listen: listen.to_string(), source };
-        let mut opened = Vec::new();
-        let name = format!("signalbox-{client}");
-        let mut is_new = true;
-        for (listen, options) in addresses {
-            if std::mem::take(&mut is_new) {
-                let hello = connection.initialize(&name, env!("CARGO_PKG_VERSION"));
-                hello.await.map_err(|error| refused(&listen, error))?;
-            }
-            let params = params(&listen, options);
-            let answer = connection.call(method::LISTENER_OPEN, &params).await;
-            opened.push(answer.map_err(|error| refused(&listen, error))?);
+        let hello = connection.initialize(&format!("signalbox-{client}"), env!("CARGO_PKG_VERSION")).await;
+        if let (Err(error), Some((listen, _))) = (hello, addresses.first()) {
+            return Err(refused(listen, error));
         }
-        Ok((connection, events, pid, opened))
-    };
-    let (connection, events, pid, opened): (Client, Events, u32, Vec<ListenerOpenResult>) = tokio::select! {
-        opened = open => opened?,
-        _ = signals.next() => return Ok(()),
-    };
-    drop(events);
-    announce(&opened, pid);
-    tokio::select! {
-        _ = signals.next() => Ok(()),
-        () = connection.closed() => Err(OpenedError::Gone),
+        let mut opened = Vec::new();
+        for (listen, options) in &mut addresses {
+            let params = params(listen, options.clone());
+            let answer: ListenerOpenResult = connection
+                .call(method::LISTENER_OPEN, &params)
+                .await
+                .map_err(|error| refused(listen, error))?;
+            if let (Listen::Tcp { .. }, Ok(actual)) = (&*listen, answer.listen.parse()) {
+                *listen = actual;
+            }
+            opened.push(answer);
+        }
+        Ok(Self { connection, pid, opened, addresses })
     }
 }
 

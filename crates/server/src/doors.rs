@@ -32,7 +32,7 @@ pub enum Listen {
 pub enum ListenError {
     /// Nothing of this kind.
     #[error(
-        "cannot listen on {0:?}: it must be stdio://, unix:// (the home's socket), unix://PATH, ws://IP:PORT or wss://IP:PORT"
+        "cannot listen on {0:?}: it must be stdio://, unix:// (the home's socket), unix://PATH, IP:PORT, ws://IP:PORT or wss://IP:PORT"
     )]
     Unknown(String),
     /// A name, which may mean several addresses, or others tomorrow.

@@ -68,7 +68,7 @@ pub(crate) enum RunError {
     #[error("the output cannot be written")]
     Output(#[source] io::Error),
     /// The connection ended in the middle.
-    #[error("the server ended before the turn did")]
+    #[error("the server ended before the turn did; what the agent had said until then is in the thread")]
     ServerGone,
 }
 

@@ -230,7 +230,13 @@ impl Session {
                     "an event that cannot be read"
                 );
             }
-            Happened::Event(None) => return Err(RunError::ServerGone),
+            Happened::Event(None) => {
+                // So that what ends the command does not begin in the middle of a line.
+                if let Face::People(view) = &mut self.face {
+                    view.notice("The connection to the server is gone.").map_err(RunError::Output)?;
+                }
+                return Err(RunError::ServerGone);
+            }
             Happened::Typed(line) => self.typed(line)?,
             Happened::Called(Ok(())) => {}
             Happened::Called(Err(error)) => self.notice(&error.to_string())?,

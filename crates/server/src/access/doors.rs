@@ -116,7 +116,10 @@ impl Access {
         params: DeviceRevokeParams,
     ) -> Result<DeviceRevokeResult, RpcError> {
         let not_there = || {
-            let message = format!("device not found: {}; device/list has those there are", params.device_id);
+            let message = format!(
+                "device not found: {}; `signalbox devices` (device/list) has those there are",
+                params.device_id
+            );
             RpcError::new(NOT_THERE, "device_not_found", message)
         };
         let id: DeviceId = params.device_id.parse().map_err(|_not_ours| not_there())?;

@@ -104,7 +104,7 @@ impl Keys {
                         .ok_or(KeysError::Option("the SHA-256 of a token is 64 hexadecimal digits"))?,
                     _ => {
                         return Err(KeysError::Option(
-                            "a capability token is a file or its SHA-256, one of them",
+                            "a capability token needs either --ws-token-file FILE or --ws-token-sha256 HEX",
                         ));
                     }
                 };

@@ -70,13 +70,25 @@ pub enum HttpDoorError {
         why: String,
     },
     /// The address.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address}: {source}{}", in_use(source, *address))]
     Bind {
         /// The address.
         address: SocketAddr,
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to do about an address that is taken.
+fn in_use(error: &io::Error, address: SocketAddr) -> String {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return String::new();
+    }
+    let ip = address.ip();
+    let free = SocketAddr::new(ip, 0);
+    format!(
+        "; perhaps by this home's own server (`signalbox doctor` lists its addresses); --listen {free} takes a free port"
+    )
 }
 
 impl ListenOptions {
