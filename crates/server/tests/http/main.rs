@@ -21,5 +21,6 @@ mod roles;
 mod silence;
 mod slow;
 mod stage;
+mod table;
 mod tls;
 mod websocket;
