@@ -51,7 +51,7 @@ pub async fn serve<T: Transport>(transport: T, service: Service, options: ConnOp
 enum Turn {
     /// Nothing more comes in; what is under way may end.
     Drain(CloseReason),
-    /// Nothing more can be read, by the client's fault; it may still read what has been queued for it.
+    /// Nothing more is read, by the client's fault; it may still read what has been queued for it.
     Refused(CloseReason),
     /// Somebody on our side has shut the connection: the writer may still say goodbye.
     Killed,
@@ -118,7 +118,8 @@ impl Connection {
             () = options.shutdown.cancelled() => Turn::Drain(CloseReason::Shutdown),
             reason = &mut reader => match reason {
                 CloseReason::Eof => Turn::Drain(CloseReason::Eof),
-                reason @ CloseReason::Violation(..) => Turn::Refused(reason),
+                // Who answers no pings may still hear; then it knows why.
+                reason @ (CloseReason::Violation(..) | CloseReason::Silent) => Turn::Refused(reason),
                 reason => Turn::Lost(reason),
             },
             () = &mut ordered => Turn::Killed,

@@ -57,6 +57,10 @@ pub enum Violation {
     Text,
     /// A message above the limit, on a transport that cannot skip it.
     TooLarge,
+    /// A message that did not come whole in its time.
+    Slow,
+    /// None of its own: there is no room for its message beside those of others.
+    NoRoom,
 }
 
 /// A client's answer that nobody waits for: late, withdrawn, or with an id we never used.

@@ -14,9 +14,10 @@ use common::{LIMIT, options, service, within};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use signalbox_rpc::{
-    CloseReason, ConnOptions, Connection, Frame, KeepAlive, OutboxLimits, Peer, Pushed, WebSocket,
+    CloseReason, ConnOptions, Connection, Frame, KeepAlive, OutboxLimits, Peer, Pushed, Violation, WebSocket,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -67,12 +68,19 @@ async fn serve(options: ConnOptions) -> Served {
 }
 
 async fn serve_with(options: ConnOptions, keep_alive: KeepAlive) -> Served {
+    serve_as(options, |transport| transport.keep_alive(keep_alive)).await
+}
+
+async fn serve_as(
+    options: ConnOptions,
+    set: impl FnOnce(WebSocket<Flushes>) -> WebSocket<Flushes>,
+) -> Served {
     let (server, wire) = tokio::io::duplex(64 * 1024);
     let flushes = Arc::new(AtomicUsize::new(0));
     let transport = WebSocket::server(Flushes(server, flushes.clone()), options.max_frame_bytes).await;
     let connection = Connection::new(service().0, options);
     let peer = connection.peer().clone();
-    let served = tokio::spawn(connection.serve(transport.keep_alive(keep_alive)));
+    let served = tokio::spawn(connection.serve(set(transport)));
     Served { wire, peer, served, flushes }
 }
 
@@ -381,7 +389,108 @@ async fn a_half_open_socket_ends_after_its_pings() {
     assert_eq!(within(served.served).await.unwrap(), CloseReason::Silent);
     let mut said = Vec::new();
     within(served.wire.read_to_end(&mut said)).await.unwrap();
-    assert_eq!(said, [0x89, 0].repeat(3), "the pings and nothing more");
+    let (pings, goodbye) = said.split_at(6);
+    assert_eq!(pings, [0x89, 0].repeat(3), "the pings");
+    assert_eq!(goodbye[..4], [0x88, goodbye[1], 0x03, 0xe9], "and then the goodbye, 1001");
+    assert_eq!(&goodbye[4..], b"the client answers no pings");
+}
+
+#[tokio::test]
+async fn a_client_that_pings_without_reading_the_pongs_is_not_read_on_and_cut_after_the_grace() {
+    let options = ConnOptions { stall_grace: Some(Duration::from_millis(50)), ..options() };
+    let mut served = serve(options).await;
+    let pings = frame(PING | FINAL, &[b'x'; 125], true).repeat(100);
+    let mut taken = 0;
+    // Fails when the connection has ended.
+    within(async {
+        while served.wire.write_all(&pings).await.is_ok() {
+            taken += pings.len();
+        }
+    })
+    .await;
+    assert!(taken < 1 << 20, "{taken} bytes of pings were taken");
+    assert_eq!(within(served.served).await.unwrap(), CloseReason::Stalled);
+}
+
+#[tokio::test]
+async fn a_client_may_ping_as_much_as_it_likes_if_it_reads() {
+    let served = serve(options()).await;
+    let (mut read, mut write) = tokio::io::split(served.wire);
+    let pings = 5_000;
+    let writes = async {
+        write.write_all(&frame(PING | FINAL, b"?", true).repeat(pings)).await.unwrap();
+        let call = json!({"id": 1, "method": "echo", "params": {"text": "after all"}}).to_string();
+        write.write_all(&frame(TEXT | FINAL, call.as_bytes(), true)).await.unwrap();
+    };
+    let reads = async {
+        let mut said = Vec::new();
+        while !said.ends_with(b"}") {
+            said.push(read.read_u8().await.unwrap());
+        }
+        said
+    };
+    let ((), said) = within(async { tokio::join!(writes, reads) }).await;
+    assert!(String::from_utf8_lossy(&said).contains("after all"));
+}
+
+#[tokio::test]
+async fn a_message_that_never_comes_whole_ends_the_connection() {
+    let long = frame(TEXT | FINAL, &[b' '; 60_000], true);
+    let (begun, drip) = long.split_at(100);
+    // One byte at a time of a long frame, and whole pings in the middle of a message in pieces.
+    let ping = frame(PING | FINAL, b"", true);
+    for (begun, drip) in [(begun, &drip[..1]), (&frame(TEXT, b"{", true), &ping)] {
+        let keep_alive = KeepAlive { interval: Duration::from_millis(2), pings: 1_000 };
+        let set = |transport: WebSocket<Flushes>| {
+            transport.keep_alive(keep_alive).message_time(Duration::from_millis(50))
+        };
+        let mut served = serve_as(options(), set).await;
+        served.wire.write_all(begun).await.unwrap();
+        let goodbye = loop {
+            let head = within(served.wire.read_u16()).await.unwrap().to_be_bytes();
+            if head[0] == 0x88 {
+                break within(served.wire.read_u16()).await.unwrap();
+            }
+            assert_eq!(head[1], 0, "a ping or a pong");
+            if head[0] == 0x89 {
+                served.wire.write_all(drip).await.unwrap();
+            }
+        };
+        assert_eq!(goodbye, 1008);
+        drop(served.wire);
+        let reason = within(served.served).await.unwrap();
+        assert!(matches!(reason, CloseReason::Violation(Violation::Slow, _)), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn messages_that_have_come_in_part_share_their_room() {
+    let room = Arc::new(Semaphore::new(100));
+    let open = async || serve_as(options(), |transport| transport.room(room.clone())).await;
+    let blank = [b' '; 90 << 10];
+    let (mut first, mut second, mut third) = (open().await, open().await, open().await);
+    first.wire.write_all(&frame(TEXT, &blank, true)).await.unwrap();
+    first.wire.write_all(&frame(PING | FINAL, b"", true)).await.unwrap();
+    assert_eq!(within(first.wire.read_u16()).await.unwrap(), 0x8a00, "it was read as far as that");
+
+    let (mut read, mut write) = tokio::io::split(second.wire);
+    let writes = async {
+        // Not all of it may be taken.
+        let _ = write.write_all(&frame(TEXT, &blank, true)).await;
+    };
+    let reads = async { (read.read_u16().await.unwrap().to_be_bytes()[0], read.read_u16().await.unwrap()) };
+    let ((), goodbye) = within(async { tokio::join!(writes, reads) }).await;
+    assert_eq!(goodbye, (0x88, 1013));
+    drop((read, write));
+    let reason = within(&mut second.served).await.unwrap();
+    assert!(matches!(reason, CloseReason::Violation(Violation::NoRoom, _)), "{reason}");
+
+    let call = json!({"id": 1, "method": "id"}).to_string();
+    first.wire.write_all(&frame(FINAL, call.as_bytes(), true)).await.unwrap();
+    assert_eq!(within(first.wire.read_u8()).await.unwrap(), TEXT | FINAL);
+    third.wire.write_all(&frame(TEXT, &blank, true)).await.unwrap();
+    third.wire.write_all(&frame(FINAL, call.as_bytes(), true)).await.unwrap();
+    assert_eq!(within(third.wire.read_u8()).await.unwrap(), TEXT | FINAL, "room comes back");
 }
 
 #[tokio::test]

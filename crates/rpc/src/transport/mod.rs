@@ -31,7 +31,7 @@ pub use sniff::{Protocol, sniff};
 pub use split::StdioSink;
 pub use stdio::{Stdio, StdioSource};
 pub use unix::UnixDoor;
-pub use websocket::{KeepAlive, WebSocket, WebSocketSink, WebSocketSource, close_code};
+pub use websocket::{Due, Heard, KeepAlive, WebSocket, WebSocketSink, WebSocketSource, close_code};
 
 /// What a source yields.
 #[derive(Debug, Clone, PartialEq)]

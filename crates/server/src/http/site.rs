@@ -37,6 +37,10 @@ pub struct HttpLimits {
     pub body_bytes: usize,
     /// Bytes of all bodies that are held.
     pub bodies_bytes: usize,
+    /// How long a message on a WebSocket may take to come whole, besides a second for each 64 KiB of it.
+    pub message_time: Duration,
+    /// Bytes that are held of messages which have not come whole, on all WebSockets together.
+    pub messages_bytes: usize,
     /// How long what is posted may take; every method answers sooner by itself unless an agent or a disk hangs.
     pub call_time: Duration,
     /// How long a write may make no progress.
@@ -60,6 +64,8 @@ impl Default for HttpLimits {
             body_time: Duration::from_secs(300),
             body_bytes: 16 * 1024 * 1024,
             bodies_bytes: 256 * 1024 * 1024,
+            message_time: Duration::from_secs(60),
+            messages_bytes: 256 * 1024 * 1024,
             call_time: Duration::from_secs(300),
             write_pause: Duration::from_secs(45),
             heartbeat: Duration::from_secs(15),
@@ -104,6 +110,8 @@ pub(super) struct Inner {
     pub(super) caps: Caps,
     /// Room for bodies, in KiB.
     pub(super) bodies: Arc<Semaphore>,
+    /// Room for messages on WebSockets that have not come whole, in KiB.
+    pub(super) messages: Arc<Semaphore>,
     pub(super) counters: Counters,
 }
 
@@ -113,9 +121,20 @@ impl Site {
     pub fn new(parts: SiteParts) -> Self {
         let SiteParts { app, service, access, options, ops, limits, leaving } = parts;
         let caps = Caps::new(limits.connections, limits.connections_per_address, limits.streams_per_device);
-        let bodies = Arc::new(Semaphore::new((limits.bodies_bytes >> 10).clamp(1, Semaphore::MAX_PERMITS)));
-        let counters = Counters::default();
-        Self(Arc::new(Inner { app, service, access, options, ops, limits, leaving, caps, bodies, counters }))
+        let room = |bytes: usize| Arc::new(Semaphore::new((bytes >> 10).clamp(1, Semaphore::MAX_PERMITS)));
+        Self(Arc::new(Inner {
+            app,
+            service,
+            access,
+            options,
+            ops,
+            leaving,
+            caps,
+            bodies: room(limits.bodies_bytes),
+            messages: room(limits.messages_bytes),
+            limits,
+            counters: Counters::default(),
+        }))
     }
 
     pub(super) fn tasks(&self) -> &TaskTracker {

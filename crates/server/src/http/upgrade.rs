@@ -7,12 +7,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use hyper::body::Incoming;
 use hyper::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
-    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::upgrade::Upgraded;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use signalbox_rpc::{ConnOptions, Connection, Transport, WebSocket};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -49,7 +49,7 @@ pub(super) fn words<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Itera
 ///
 /// # Errors
 /// 400 if it is none, 426 if it is of another version.
-fn switching(head: &Parts) -> Result<Answer, Refusal> {
+pub(super) fn handshake(head: &Parts) -> Result<Handshake, Refusal> {
     let wrong = |why: &str| {
         Refusal::bad(
             StatusCode::BAD_REQUEST,
@@ -60,8 +60,24 @@ fn switching(head: &Parts) -> Result<Answer, Refusal> {
     if head.method != Method::GET {
         return Err(Refusal::method_not_allowed("GET", " where a WebSocket is asked for"));
     }
+    if head.version != Version::HTTP_11 {
+        return Err(wrong("it takes HTTP/1.1"));
+    }
+    if !is_asked(head) {
+        return Err(wrong("Upgrade must name websocket"));
+    }
     if !has(&head.headers, &CONNECTION, "upgrade") {
         return Err(wrong("Connection must name Upgrade"));
+    }
+    // What is sent at once is the first of the other protocol, or a body: nobody may take it for both.
+    let length = head.headers.get_all(CONTENT_LENGTH).iter();
+    if head.headers.contains_key(TRANSFER_ENCODING) || length.into_iter().any(|length| length != "0") {
+        return Err(wrong("it has no body"));
+    }
+    for name in [SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION] {
+        if head.headers.get_all(&name).iter().count() > 1 {
+            return Err(wrong(&format!("the header {name} is there more than once")));
+        }
     }
     if head.headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version.as_bytes() != b"13") {
         let mut answer = Refusal::bad(
@@ -87,24 +103,23 @@ fn switching(head: &Parts) -> Result<Answer, Refusal> {
     if words(&head.headers, &SEC_WEBSOCKET_PROTOCOL).any(|word| word == PROTOCOL) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
     }
-    Ok(answer)
+    Ok(Handshake(answer))
 }
 
+/// A handshake that is one, with its answer.
+pub(super) struct Handshake(Answer);
+
 /// Answers a handshake, and hands the stream to `then` on a task of the site when the client has switched.
-///
-/// # Errors
-/// If it is no handshake.
 pub(super) fn switch<F>(
     site: &Site,
     mut request: Request<Incoming>,
+    Handshake(answer): Handshake,
     then: impl FnOnce(TokioIo<Upgraded>) -> F + Send + 'static,
-) -> Result<Answer, Refusal>
+) -> Answer
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let upgraded = hyper::upgrade::on(&mut request);
-    let (head, _no_body) = request.into_parts();
-    let answer = switching(&head)?;
     site.tasks().spawn(async move {
         match tokio::time::timeout(SWITCHING, upgraded).await {
             Ok(Ok(stream)) => then(TokioIo::new(stream)).await,
@@ -112,7 +127,21 @@ where
             Err(_elapsed) => tracing::debug!("a client did not switch in time"),
         }
     });
-    Ok(answer)
+    answer
+}
+
+/// The WebSocket on a stream, with the bounds of the site.
+pub(super) async fn websocket(
+    site: &Site,
+    stream: TokioIo<Upgraded>,
+    message_bytes: usize,
+) -> WebSocket<TokioIo<Upgraded>> {
+    let limits = &site.0.limits;
+    WebSocket::server(stream, message_bytes)
+        .await
+        .keep_alive(limits.keep_alive)
+        .message_time(limits.message_time)
+        .room(site.0.messages.clone())
 }
 
 /// A WebSocket that speaks JSON-RPC.
@@ -125,16 +154,19 @@ pub(super) fn rpc(
     caller: Caller,
     request: Request<Incoming>,
 ) -> Result<Answer, Refusal> {
+    let (head, body) = request.into_parts();
+    let handshake = handshake(&head)?;
     let place = stream_place(site, &caller)?;
     let options = options(site, conn, &caller);
     let frame_bytes = options.max_frame_bytes;
     let (served, conn) = (site.clone(), conn.clone());
-    switch(site, request, async move |stream| {
+    let request = Request::from_parts(head, body);
+    Ok(switch(site, request, handshake, async move |stream| {
         let _counted = served.0.counters.begin(Use::WebSocket);
-        let socket = WebSocket::server(stream, frame_bytes).await.keep_alive(served.0.limits.keep_alive);
+        let socket = websocket(&served, stream, frame_bytes).await;
         serve_caller(served.clone(), socket, options, caller).await;
         drop((place, conn));
-    })
+    }))
 }
 
 /// A place for a long-lived stream of this caller.

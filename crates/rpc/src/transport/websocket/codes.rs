@@ -14,16 +14,18 @@ const REASON_BYTES: usize = 123;
 pub fn close_code(reason: &CloseReason) -> u16 {
     match reason {
         CloseReason::Eof => 1000,
-        CloseReason::Shutdown => 1001,
+        CloseReason::Shutdown | CloseReason::Silent => 1001,
         CloseReason::Violation(Violation::Protocol, _) => 1002,
         CloseReason::Violation(Violation::Kind, _) => 1003,
         CloseReason::Violation(Violation::Text, _) => 1007,
         CloseReason::Violation(Violation::TooLarge, _) => 1009,
-        CloseReason::Revoked(_) => 1008,
+        CloseReason::Revoked(_) | CloseReason::Violation(Violation::Slow, _) => 1008,
         // "Try again later".
-        CloseReason::Stalled | CloseReason::Overflow | CloseReason::Lagging(_) => 1013,
-        CloseReason::Silent
-        | CloseReason::ReadFailed(_)
+        CloseReason::Violation(Violation::NoRoom, _)
+        | CloseReason::Stalled
+        | CloseReason::Overflow
+        | CloseReason::Lagging(_) => 1013,
+        CloseReason::ReadFailed(_)
         | CloseReason::WriteFailed(_)
         | CloseReason::Closed(_)
         | CloseReason::Dropped => 1011,

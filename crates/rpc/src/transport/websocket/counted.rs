@@ -1,26 +1,40 @@
-//! A stream that counts what passes, so that slowness is told from silence.
+//! A stream that watches what passes, so that slowness is told from silence, and both from what never ends.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::progress::{Progress, UnderWay};
 
 #[derive(Debug)]
 pub(super) struct Counted<S> {
     inner: S,
-    read: u64,
+    progress: Progress,
+    heard: Instant,
     written: u64,
 }
 
 impl<S> Counted<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, read: 0, written: 0 }
+        Self { inner, progress: Progress::default(), heard: Instant::now(), written: 0 }
     }
 
-    /// Bytes that have been read and written so far.
-    pub(super) fn passed(&self) -> (u64, u64) {
-        (self.read, self.written)
+    /// Bytes that have been written so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// When something was last read.
+    pub(super) fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// The message that has come in part.
+    pub(super) fn under_way(&self) -> Option<UnderWay> {
+        self.progress.under_way()
     }
 }
 
@@ -32,7 +46,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        self.read += (buffer.filled().len() - before) as u64;
+        let new = buffer.filled().get(before..).unwrap_or_default();
+        if !new.is_empty() {
+            self.heard = Instant::now();
+            let now = self.heard;
+            self.progress.pass(new, now);
+        }
         read
     }
 }

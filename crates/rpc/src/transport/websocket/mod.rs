@@ -2,6 +2,7 @@
 
 mod codes;
 mod counted;
+mod progress;
 mod sink;
 mod source;
 
@@ -15,25 +16,31 @@ use std::time::Duration;
 use futures_util::{Sink, Stream};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use self::counted::Counted;
+use self::progress::UnderWay;
 use super::{Transport, TransportLimits};
 use crate::hooks::CloseReason;
 use crate::outbox::OutboxReader;
 
 pub use codes::close_code;
-pub use sink::WebSocketSink;
-pub use source::WebSocketSource;
+pub use sink::{Due, WebSocketSink};
+pub use source::{Heard, WebSocketSource};
 
 /// What one read asks for.
 const READ_BYTES: usize = 16 * 1024;
 /// Writes are collected up to about this much, also within one long message: each connection keeps a buffer as large as
 /// what it once had to collect.
 const WRITE_BYTES: usize = 16 * 1024;
+/// The most that may wait to be written below us: two pieces, and pongs.
+const UNWRITTEN_BYTES: usize = 128 * 1024;
+/// How long a message may take to come, besides the time that its bytes may take. Default.
+const MESSAGE_TIME: Duration = Duration::from_secs(60);
 
 /// When a client counts as gone that says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +65,15 @@ impl Default for KeepAlive {
 #[derive(Debug)]
 pub struct WebSocket<S> {
     shared: Arc<Shared<S>>,
+    watch: Watch,
+}
+
+/// What is asked of the client while it is read.
+#[derive(Debug)]
+struct Watch {
     keep_alive: KeepAlive,
+    message_time: Duration,
+    room: Option<Arc<Semaphore>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
@@ -67,29 +82,49 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             .write_buffer_size(WRITE_BYTES)
+            .max_write_buffer_size(UNWRITTEN_BYTES)
             .max_message_size(Some(max_frame_bytes))
             .max_frame_size(Some(max_frame_bytes));
         let stream = WebSocketStream::from_raw_socket(Counted::new(io), Role::Server, Some(config)).await;
         let shared = Arc::new(Shared {
             stream: Mutex::new(stream),
             ping_due: Notify::new(),
+            flush_due: Notify::new(),
+            flushed: Notify::new(),
             goodbye: AtomicBool::new(false),
         });
-        Self { shared, keep_alive: KeepAlive::default() }
+        let watch = Watch { keep_alive: KeepAlive::default(), message_time: MESSAGE_TIME, room: None };
+        Self { shared, watch }
     }
 
     /// With other times than the default ones.
     #[must_use]
     pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
-        self.keep_alive = keep_alive;
+        self.watch.keep_alive = keep_alive;
         self
     }
 
-    /// The two halves, for protocols of messages other than JSON-RPC. Both have to be used: the source tells the sink when
-    /// to ping.
+    /// How long a message may take to come whole, besides a second for each 64 KiB of it that have come. Default 60 s. A
+    /// client that takes longer is told so and parted with.
+    #[must_use]
+    pub fn message_time(mut self, time: Duration) -> Self {
+        self.watch.message_time = time;
+        self
+    }
+
+    /// Room in KiB for what has come of messages that are not whole, shared with other connections; without it only the
+    /// limit of each message bounds that. A client for whose message there is none is told to try again later.
+    #[must_use]
+    pub fn room(mut self, room: Arc<Semaphore>) -> Self {
+        self.watch.room = Some(room);
+        self
+    }
+
+    /// The two halves, for protocols of messages other than JSON-RPC. Both have to be used: the source tells the sink what
+    /// is due, and reads no further until that is done.
     #[must_use]
     pub fn split(self) -> (WebSocketSource<S>, WebSocketSink<S>) {
-        (WebSocketSource::new(self.shared.clone(), self.keep_alive), WebSocketSink::new(self.shared))
+        (WebSocketSource::new(self.shared.clone(), self.watch), WebSocketSink::new(self.shared))
     }
 }
 
@@ -112,6 +147,9 @@ struct Shared<S> {
     stream: Mutex<WebSocketStream<Counted<S>>>,
     /// Tells the sink to ping.
     ping_due: Notify,
+    /// Tells the sink to write pongs, and the source that they are out.
+    flush_due: Notify,
+    flushed: Notify,
     /// The client has said goodbye: nothing of it is under way any more.
     goodbye: AtomicBool,
 }
@@ -135,8 +173,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
         std::future::poll_fn(|cx| Pin::new(&mut *self.stream.lock()).poll_flush(cx)).await
     }
 
-    /// Bytes that have been read and written so far.
-    fn passed(&self) -> (u64, u64) {
-        self.stream.lock().get_ref().passed()
+    /// Bytes that have been written so far.
+    fn written(&self) -> u64 {
+        self.stream.lock().get_ref().written()
+    }
+
+    /// When something was last read, and the message that has come in part.
+    fn read(&self) -> (Instant, Option<UnderWay>) {
+        let stream = self.stream.lock();
+        (stream.get_ref().heard(), stream.get_ref().under_way())
     }
 }

@@ -15,13 +15,22 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::codes::close_frame;
 use super::{READ_BYTES, Shared, WRITE_BYTES};
-use crate::hooks::CloseReason;
+use crate::hooks::{CloseReason, Violation};
 use crate::outbox::{Burst, OutboxReader};
 
 /// How long a client may take to answer our goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Room for so many frames of a burst is kept.
 const BURST_FRAMES_KEPT: usize = 64;
+
+/// What a client is to be sent beside messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// It has said nothing for long.
+    Ping,
+    /// It has pinged many times.
+    Pongs,
+}
 
 /// The outgoing half of a [`WebSocket`](super::WebSocket).
 #[derive(Debug)]
@@ -36,22 +45,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketSink<S> {
         Self { shared, closed: false }
     }
 
-    /// Waits until the client should be pinged. Cancel-safe.
-    pub async fn ping_due(&self) {
-        self.shared.ping_due.notified().await;
+    /// Waits until something should be written that is no message. Cancel-safe.
+    pub async fn due(&self) -> Due {
+        tokio::select! {
+            () = self.shared.ping_due.notified() => Due::Ping,
+            () = self.shared.flush_due.notified() => Due::Pongs,
+        }
     }
 
-    /// Pings the client.
+    /// Pings the client, or writes the pongs that it asked for.
     ///
     /// # Errors
     /// When writing fails, or makes no progress for `grace`.
-    pub async fn ping(&mut self, grace: Option<Duration>) -> Result<(), CloseReason> {
-        let pinged = async {
-            self.shared.feed(Message::Ping(Bytes::new())).await?;
+    pub async fn attend(&mut self, due: Due, grace: Option<Duration>) -> Result<(), CloseReason> {
+        let written = async {
+            if due == Due::Ping {
+                self.shared.feed(Message::Ping(Bytes::new())).await?;
+            }
             self.shared.flush().await
         };
-        let pinged = self.in_time(pinged, grace).await;
-        self.unless_closed(pinged)
+        let written = self.in_time(written, grace).await;
+        if due == Due::Pongs {
+            self.shared.flushed.notify_one();
+        }
+        self.unless_closed(written)
     }
 
     /// Writes messages of text, which must be UTF-8, and flushes once behind them.
@@ -85,8 +102,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketSink<S> {
             let _ = self.shared.feed(Message::Close(Some(close_frame(reason)))).await;
             let _ = self.shared.flush().await;
             let mut answered = self.shared.goodbye.load(Ordering::Relaxed);
-            while let Some(Ok(message)) = self.shared.next().await {
-                answered |= message.is_close();
+            // What should not be kept is not read as messages any more.
+            if !matches!(reason, CloseReason::Violation(Violation::Slow | Violation::NoRoom, _)) {
+                while let Some(Ok(message)) = self.shared.next().await {
+                    answered |= message.is_close();
+                }
             }
             self.hang_up(answered).await;
         };
@@ -115,8 +135,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketSink<S> {
             let burst = tokio::select! {
                 biased;
                 burst = outbox.burst(&mut frames) => burst,
-                () = self.ping_due() => {
-                    self.ping(grace).await?;
+                due = self.due() => {
+                    self.attend(due, grace).await?;
                     continue;
                 }
             };
@@ -153,12 +173,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketSink<S> {
     ) -> Result<(), Option<Error>> {
         let mut write = pin!(write);
         let Some(grace) = grace else { return write.await.map_err(Some) };
-        let (_, mut before) = self.shared.passed();
+        let mut before = self.shared.written();
         loop {
             if let Ok(written) = tokio::time::timeout(grace, &mut write).await {
                 return written.map_err(Some);
             }
-            let (_, now) = self.shared.passed();
+            let now = self.shared.written();
             if now == before {
                 return Err(None);
             }
@@ -169,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketSink<S> {
     fn unless_closed(&mut self, written: Result<(), Option<Error>>) -> Result<(), CloseReason> {
         match written {
             Ok(()) => Ok(()),
-            Err(None) => Err(CloseReason::Stalled),
+            Err(None | Some(Error::WriteBufferFull(_))) => Err(CloseReason::Stalled),
             // The source hears of it too, and lets the connection end in order.
             Err(Some(
                 Error::ConnectionClosed
