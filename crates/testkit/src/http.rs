@@ -88,6 +88,10 @@ impl Http {
         let shared = self.shared.clone();
         thread::spawn(move || {
             while let Ok(Some(event)) = next(&mut events) {
+                // Why the stream ends is said by itself alone, and by no notification.
+                if event.name == "end" {
+                    break;
+                }
                 let frames = shared.frames.lock().unwrap();
                 shared.told.lock().unwrap().push(event.clone());
                 if frames.send(event.data).is_err() {

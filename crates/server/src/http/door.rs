@@ -3,8 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,8 @@ const OUT_OF_REACH: Duration = Duration::from_secs(60);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// Open files that a server may want: many connections, and not so many that a program which closes all it could have takes long.
 const OPEN_FILES: u64 = 16 * 1024;
+/// How often the log is told that there is no place.
+const FULL_NOTED: Duration = Duration::from_secs(10);
 /// What those hear for whom there is no place, since nothing of their request is read.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
@@ -104,7 +107,8 @@ impl HttpDoor {
     pub async fn run(self, site: Site, closed: CancellationToken) {
         let Self { listener, address, options, tls, keys } = self;
         let _listening = site.0.access.listening(&base_url(address, &options));
-        let accepting = Accepting { address, options, tls, access: site.0.access.with(keys) };
+        let accepting =
+            Accepting { address, options, tls, access: site.0.access.with(keys), full: Full::default() };
         // A listener's connections end with the listener, or with all others.
         let (leaving, closing) = (CancellationToken::new(), CancellationToken::new());
         let either = {
@@ -151,6 +155,30 @@ struct Accepting {
     options: Arc<ListenOptions>,
     tls: Option<Tls>,
     access: Access,
+    full: Full,
+}
+
+/// Those for whom there was no place; they are many when they are at all.
+#[derive(Debug, Default)]
+struct Full(Mutex<FullSince>);
+
+#[derive(Debug, Default)]
+struct FullSince {
+    noted: Option<Instant>,
+    refused: u64,
+}
+
+impl Full {
+    /// One more. If a line is due, how many there were since the last one.
+    fn notes(&self, now: Instant) -> Option<u64> {
+        let mut since = self.0.lock();
+        since.refused += 1;
+        if since.noted.is_some_and(|noted| now < noted + FULL_NOTED) {
+            return None;
+        }
+        since.noted = Some(now);
+        Some(std::mem::take(&mut since.refused))
+    }
 }
 
 impl Accepting {
@@ -163,7 +191,9 @@ impl Accepting {
     ) {
         let Some(place) = site.0.caps.connection(Some(peer.ip())) else {
             site.0.counters.refused_connection();
-            tracing::warn!(%peer, "no place for another connection");
+            if let Some(refused) = self.full.notes(Instant::now()) {
+                tracing::warn!(%peer, refused, "no place for another connection");
+            }
             if self.tls.is_none() {
                 tell_full(stream);
             }
@@ -250,6 +280,17 @@ fn raise_open_files() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_without_a_place_are_noted_together() {
+        let full = Full::default();
+        let begun = Instant::now();
+        assert_eq!(full.notes(begun), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(full.notes(begun + FULL_NOTED / 2), None);
+        }
+        assert_eq!(full.notes(begun + FULL_NOTED), Some(1001));
+    }
 
     #[test]
     fn the_answer_without_a_place_is_whole() {

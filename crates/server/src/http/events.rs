@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::{Body, Frame};
@@ -36,7 +37,7 @@ const HEARTBEAT: &[u8] = b": still here\n\n";
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Opens the stream of a thread. It ends when the thread is deleted, the client leaves or reads nothing, the credential ends,
-/// or the server leaves.
+/// or the server leaves. Who still listens is told why by a last event, `end`.
 ///
 /// # Errors
 /// 404 if there is no such thread, 429 if the device has too many streams.
@@ -55,7 +56,7 @@ pub(super) async fn open(
         ..upgrade::options(site, conn, &caller)
     };
     site.tasks().spawn(upgrade::serve_caller(site.clone(), transport, options, caller.clone()));
-    let follower = Follower::join(client, thread, after(head)).await?;
+    let mut follower = Follower::join(client, thread, after(head)).await?;
     let (chunks, body) = mpsc::channel(1);
     // Whoever follows may answer by `approval/respond`.
     let session = thread.parse::<SessionId>().ok().filter(|_| caller.role >= Role::Operator);
@@ -63,7 +64,11 @@ pub(super) async fn open(
     let (pumped, conn) = (site.clone(), conn.clone());
     site.tasks().spawn(async move {
         let _counted = pumped.0.counters.begin(Use::Events);
-        pump(&pumped, follower, chunks).await;
+        if pump(&pumped, &mut follower, &chunks).await == Over::Told {
+            let end = Bytes::from(end(&caller, &conn, follower.is_over()));
+            // Who does not take it has gone.
+            let _ = timeout(pumped.0.limits.write_pause, chunks.send(end)).await;
+        }
         drop((attending, place, conn));
     });
     let mut answer = Response::new(Chunks(body).boxed_unsync());
@@ -85,20 +90,42 @@ fn after(head: &Parts) -> Option<&str> {
     last.or_else(named).filter(|cursor| !cursor.is_empty())
 }
 
+/// Why no more events are written.
+#[derive(Debug, PartialEq, Eq)]
+enum Over {
+    /// The client has gone.
+    Gone,
+    /// There is no more to tell.
+    Told,
+}
+
+/// The last event: why there is no other.
+fn end(caller: &Caller, conn: &ConnInfo, thread_is_over: bool) -> String {
+    let (reason, message) = match caller.ended().now_or_never() {
+        Some(why) => ("unauthorized", why),
+        None if conn.closing.is_cancelled() => ("shutting_down", "the server is shutting down"),
+        None if thread_is_over => ("thread_over", "the thread was deleted, or cannot be followed any more"),
+        None => ("closed", "the server ended the stream"),
+    };
+    format!("event: end\ndata: {}\n\n", serde_json::json!({"reason": reason, "message": message}))
+}
+
 /// Writes events as they come, at the client's speed.
-async fn pump(site: &Site, mut follower: Follower, chunks: mpsc::Sender<Bytes>) {
+async fn pump(site: &Site, follower: &mut Follower, chunks: &mpsc::Sender<Bytes>) -> Over {
     let limits = &site.0.limits;
     let mut text = RETRY.to_owned();
     loop {
         match timeout(limits.write_pause, chunks.send(Bytes::from(std::mem::take(&mut text)))).await {
             Ok(Ok(())) => {}
-            Ok(Err(_gone)) => return,
+            Ok(Err(_gone)) => return Over::Gone,
             Err(_elapsed) => {
                 tracing::info!("a client of an event stream reads nothing any more; it ends");
-                return;
+                return Over::Gone;
             }
         }
-        let Some(event) = next(site, &mut follower, &chunks).await else { return };
+        let Some(event) = next(site, follower, chunks).await else {
+            return if chunks.is_closed() { Over::Gone } else { Over::Told };
+        };
         write(&mut text, &event);
         // Whatever else is there goes along with it.
         while text.len() < CHUNK_BYTES

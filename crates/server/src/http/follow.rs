@@ -151,6 +151,11 @@ impl Follower {
         }
     }
 
+    /// Whether the thread is deleted, or could not be joined again.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
     /// The next event, if it is there already.
     pub(super) fn at_hand(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.over {

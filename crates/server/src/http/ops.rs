@@ -82,12 +82,13 @@ async fn serve(site: &Site, conn: &ConnInfo, stream: TokioIo<Upgraded>, caller: 
                 due = sink.due() => sink.attend(due, grace).await,
             };
             if let Err(reason) = written {
+                // What could not be written keeps a goodbye from it too.
                 tracing::debug!(%reason, "a client of the event socket is gone");
-                return Some(reason);
+                return None;
             }
         }
     };
-    // Nothing to say where the client has left.
+    // None where the client has left.
     let end = tokio::select! {
         end = write => end,
         end = read => end,

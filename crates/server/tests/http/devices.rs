@@ -40,7 +40,10 @@ async fn all_that_a_device_has_open_ends_at_once_when_it_is_revoked_and_nothing_
         assert_eq!(closed.0, 1008, "{what}");
         assert!(closed.1.contains("revoked"), "{what}: {}", closed.1);
     }
-    while stream.next().await.is_some() {}
+    let end = stream.until("end").await.pop().unwrap();
+    assert_eq!(end.data["reason"], "unauthorized");
+    assert!(end.data["message"].as_str().unwrap().contains("revoked"), "{end:?}");
+    assert!(stream.next().await.is_none());
     // What it had not used yet is worth nothing either.
     let ticket = format!("/ws?ticket={}", ticket.json()["ticket"].as_str().unwrap());
     assert_eq!(stage.asks("GET", &ticket, crate::websocket::HANDSHAKE, "").await.status, 401);

@@ -37,6 +37,8 @@ async fn everybody_is_told_how_turns_ended_before_connections_do() {
             text.push_str(&String::from_utf8_lossy(&chunk));
         }
         assert!(text.contains("event: turn/completed"), "{text}");
+        let (_, end) = text.split_once("event: end\n").expect("it is told why it ends");
+        assert!(end.contains(r#""reason":"shutting_down""#), "{end}");
         assert!(idle.is_closed().await);
     };
     tokio::join!(stage.leaves(), end);

@@ -62,7 +62,7 @@ impl Stream {
                 }
             }
             if event.comment || !event.name.is_empty() {
-                if !event.comment {
+                if !event.comment && event.name != "end" {
                     assert_eq!(event.data["method"], event.name.as_str());
                 }
                 return Some(event);
@@ -172,13 +172,15 @@ async fn a_quiet_stream_shows_that_it_lives_and_ends_with_its_thread() {
     let mut stream = Stream::open(&stage, &format!("/threads/{thread}/events"), "").await;
     while !stream.next().await.unwrap().comment {}
     stage.calls("thread/delete", json!({"threadId": thread})).await;
-    let mut last = String::new();
+    let mut last = Vec::new();
     while let Some(event) = stream.next().await {
         if !event.comment {
-            last = event.name;
+            last.push(event);
         }
     }
-    assert_eq!(last, "thread/deleted");
+    let [.., deleted, end] = &last[..] else { panic!("{last:?}") };
+    assert_eq!((deleted.name.as_str(), end.name.as_str()), ("thread/deleted", "end"));
+    assert_eq!(end.data["reason"], "thread_over");
 }
 
 #[tokio::test]

@@ -64,6 +64,18 @@ async fn a_ticket_opens_it_once() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_no_handshake_uses_up_no_ticket() {
+    let stage = Stage::open().await;
+    let target = format!("/ws?ticket={}", ticket(&stage).await);
+    let no_key = HANDSHAKE.replace("dGhlIHNhbXBsZSBub25jZQ==", "short");
+    for headers in ["host: localhost\r\n", no_key.as_str()] {
+        let answer = stage.asks("GET", &target, headers, "").await;
+        assert_eq!((answer.status, answer.reason().as_str()), (400, "bad_handshake"), "{headers}");
+    }
+    assert_eq!(Socket::open(&stage, &target, "").await.json().await["kind"], "sessions");
+}
+
+#[tokio::test]
 async fn ops_go_in_and_events_come_out() {
     let stage = Stage::open().await;
     let mut socket = open(&stage).await;

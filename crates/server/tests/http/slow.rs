@@ -1,11 +1,14 @@
 //! WebSockets that are not read for a while: what that costs, what others notice, and how such a client becomes whole.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use signalbox_server::http::HttpLimits;
+use tokio::io::AsyncWriteExt;
 
-use crate::stage::{Set, Stage, within};
-use crate::websocket::Socket;
+use crate::stage::{JSON, Set, Stage, within};
+use crate::websocket::{PING, Socket, frame};
 
 const OUTBOX: usize = 2 << 20;
 
@@ -104,4 +107,24 @@ async fn a_stalled_client_costs_its_outbox_delays_nobody_and_becomes_whole_by_jo
     stage.prompts(&thread, "say hello again").await;
     let (told, whole) = texts(&until_the_end(&mut stalled).await);
     assert_eq!((told.len(), told), (1, whole));
+}
+
+#[tokio::test]
+async fn a_client_that_pings_without_reading_is_not_read_on() {
+    let limits = HttpLimits { write_pause: Duration::from_millis(300), ..HttpLimits::default() };
+    let stage = Stage::with(Set { limits, ..Set::default() }).await;
+    let ticket = stage.asks("POST", "/api/ws-ticket", JSON, "").await.json()["ticket"].clone();
+    for target in ["/", &format!("/ws?ticket={}", ticket.as_str().unwrap())] {
+        let mut deaf = Socket::over(stage.connect_narrowly().await, target, "").await;
+        let pings = frame(PING, true, true, &[b'x'; 125]).repeat(100);
+        let mut taken = 0;
+        // Fails when the connection has ended.
+        within(async {
+            while deaf.client.stream.get_mut().write_all(&pings).await.is_ok() {
+                taken += pings.len();
+                assert!(taken < 32 << 20, "{target}: nothing holds it back");
+            }
+        })
+        .await;
+    }
 }

@@ -151,6 +151,19 @@ async fn the_handshake_is_that_of_the_standard() {
         let answer = stage.asks("GET", "/", &headers, "").await;
         assert_eq!((answer.status, answer.reason().as_str()), (status, "bad_handshake"));
     }
+    let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (what, first, more) in [
+        ("another version of HTTP", "GET / HTTP/1.0", "\r\n"),
+        ("a body", "GET / HTTP/1.1", "content-length: 2\r\n\r\n{}"),
+        ("a body in chunks", "GET / HTTP/1.1", "transfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("two keys", "GET / HTTP/1.1", &format!("{key}\r\n")),
+        ("two versions", "GET / HTTP/1.1", "sec-websocket-version: 13\r\n\r\n"),
+    ] {
+        let mut client = stage.connect().await;
+        client.writes(format!("{first}\r\n{HANDSHAKE}{more}")).await;
+        let answer = client.answer().await.unwrap();
+        assert_eq!((answer.status, answer.reason().as_str()), (400, "bad_handshake"), "{what}");
+    }
 }
 
 #[tokio::test]
