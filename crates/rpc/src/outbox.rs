@@ -28,8 +28,8 @@ pub struct OutboxLimits {
     /// From here on deltas that cannot be merged into the last queued frame are dropped. Default 2 MiB: more than one
     /// large item, so that a client that reads loses nothing behind it.
     pub soft_bytes: usize,
-    /// When so much waits, lifecycle frames are not taken any more: see [`Overflow`]. It may be exceeded by one frame, so
-    /// that a frame of any size passes. Default 8 MiB.
+    /// When so much waits, lifecycle frames are not taken any more: see [`Overflow`]. It may be exceeded by what
+    /// belongs together (one frame, or what one commit tells), so that a frame of any size passes. Default 8 MiB.
     pub hard_bytes: usize,
     /// While the answers to the client's own requests take more than this, it is not read. Default 4 MiB.
     pub answer_bytes: usize,
