@@ -405,10 +405,10 @@ async fn a_client_that_pings_without_reading_the_pongs_is_not_read_on_and_cut_af
     within(async {
         while served.wire.write_all(&pings).await.is_ok() {
             taken += pings.len();
+            assert!(taken < 1 << 20, "nothing holds it back");
         }
     })
     .await;
-    assert!(taken < 1 << 20, "{taken} bytes of pings were taken");
     assert_eq!(within(served.served).await.unwrap(), CloseReason::Stalled);
 }
 
@@ -446,17 +446,19 @@ async fn a_message_that_never_comes_whole_ends_the_connection() {
         };
         let mut served = serve_as(options(), set).await;
         served.wire.write_all(begun).await.unwrap();
-        let goodbye = loop {
-            let head = within(served.wire.read_u16()).await.unwrap().to_be_bytes();
-            if head[0] == 0x88 {
-                break within(served.wire.read_u16()).await.unwrap();
+        let goodbye = within(async {
+            loop {
+                let head = served.wire.read_u16().await.unwrap().to_be_bytes();
+                if head[0] == 0x88 {
+                    break served.wire.read_u16().await.unwrap();
+                }
+                assert_eq!(head[1], 0, "a ping or a pong");
+                if head[0] == 0x89 {
+                    served.wire.write_all(drip).await.unwrap();
+                }
             }
-            assert_eq!(head[1], 0, "a ping or a pong");
-            if head[0] == 0x89 {
-                served.wire.write_all(drip).await.unwrap();
-            }
-        };
-        assert_eq!(goodbye, 1008);
+        });
+        assert_eq!(goodbye.await, 1008);
         drop(served.wire);
         let reason = within(served.served).await.unwrap();
         assert!(matches!(reason, CloseReason::Violation(Violation::Slow, _)), "{reason}");

@@ -126,6 +126,16 @@ const TABLE: &[(&str, &str, &[&str])] = &[
         HTTP,
         &["a_socket_on_which_no_ping_is_answered_ends", "a_socket_on_which_pings_are_answered_stays"],
     ),
+    (
+        "pings that are not read, messages that never come whole, and the room that they share",
+        SOCKET,
+        &[
+            "a_client_that_pings_without_reading_the_pongs_is_not_read_on_and_cut_after_the_grace",
+            "a_message_that_never_comes_whole_ends_the_connection",
+            "messages_that_have_come_in_part_share_their_room",
+        ],
+    ),
+    ("the same of pings over the wire", HTTP, &["a_client_that_pings_without_reading_is_not_read_on"]),
     // Lines.
     (
         "line breaks inside JSON, long lines, any pieces",
@@ -168,7 +178,11 @@ const TABLE: &[(&str, &str, &[&str])] = &[
         &["s120_s121_a_ticket_opens_one_socket", "a_ticket_is_worth_nothing_after_five_minutes"],
     ),
     ("a failure to store consumes nothing", ACCESS, &["s125_what_cannot_be_stored_consumes_nothing"]),
-    ("a ticket opens the door once", HTTP, &["a_ticket_opens_it_once"]),
+    (
+        "a ticket opens the door once",
+        HTTP,
+        &["a_ticket_opens_it_once", "a_request_that_is_no_handshake_uses_up_no_ticket"],
+    ),
     (
         "a revoked device's open connections",
         HTTP,
