@@ -8,6 +8,8 @@
 
 #[path = "life/house.rs"]
 mod house;
+#[path = "life/starts.rs"]
+mod starts;
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -44,7 +46,7 @@ fn a_killed_server_is_replaced_whatever_it_left() {
 #[test]
 fn a_socket_that_nobody_listens_on_is_no_obstacle() {
     let house = House::new();
-    fs::create_dir_all(house.home()).unwrap();
+    house.located();
     drop(UnixListener::bind(house.home().join("signalbox.sock")).unwrap());
     fs::write(
         house.home().join("lock"),
@@ -59,7 +61,7 @@ fn a_socket_that_nobody_listens_on_is_no_obstacle() {
 #[test]
 fn a_server_that_cannot_start_says_why() {
     let house = House::new();
-    fs::create_dir_all(house.home()).unwrap();
+    house.located();
     fs::write(
         house.home().join("signalbox.db"),
         "no database at all, for sure, and long enough to be looked at",

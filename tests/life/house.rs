@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use signalbox_home::{Home, Starting};
 use signalbox_testkit::is_alive;
 use tempfile::TempDir;
 
@@ -50,7 +51,7 @@ impl House {
 
     /// Writes `config.toml`.
     pub(crate) fn configures(&self, toml: &str) {
-        fs::create_dir_all(&self.home).unwrap();
+        self.located();
         fs::write(self.home.join("config.toml"), toml).unwrap();
     }
 
@@ -99,6 +100,43 @@ impl House {
             assert!(Instant::now() < deadline, "process {pid} does not end\n{}", self.log());
             park_timeout(LOOK);
         }
+    }
+
+    /// Waits until a command has ended by itself, and gives what it printed.
+    #[track_caller]
+    pub(crate) fn finishes(&self, mut child: Child) -> Said {
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() >= deadline {
+                child.kill().unwrap();
+                panic!(
+                    "it does not end: {:#?}\n{}",
+                    Said::from(child.wait_with_output().unwrap()),
+                    self.log()
+                );
+            }
+            park_timeout(LOOK);
+        }
+        child.wait_with_output().unwrap().into()
+    }
+
+    /// Waits until somebody starts a server, and gives its process.
+    #[track_caller]
+    pub(crate) fn starting(&self) -> u32 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let home = self.located();
+            if let Some(pid) = Starting::current(&home).and_then(|starting| starting.pid) {
+                return pid;
+            }
+            assert!(Instant::now() < deadline, "nobody starts a server");
+            park_timeout(LOOK / 5);
+        }
+    }
+
+    /// The home, for holding what a server of it would.
+    pub(crate) fn located(&self) -> Home {
+        Home::locate(Some(self.home.clone()), &|_| None).unwrap()
     }
 
     /// Waits until a file has gone.

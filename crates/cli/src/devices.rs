@@ -1,10 +1,12 @@
 //! `signalbox pair` and `signalbox devices`: who may come in from elsewhere. The home's server does it; this asks and prints.
 
+use std::future::Future;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use signalbox_client::{CallError, Client};
 use signalbox_home::{Home, HomeError};
 use signalbox_protocol::app::{
@@ -12,7 +14,7 @@ use signalbox_protocol::app::{
     PairingCreateParams, PairingCreateResult, method,
 };
 use signalbox_protocol::greeting::{GREETING_PROTOCOL, Greeting};
-use signalbox_server::life::{ConnectError, Launch, connect_home, for_server};
+use signalbox_server::life::{ANSWER, ConnectError, Connected, Launch, connect_home, for_server};
 
 use crate::args::{DevicesArgs, DevicesCommand, Global, PairArgs};
 use crate::setup::{self, SetupError, complain, told};
@@ -41,35 +43,34 @@ enum Trouble {
 pub(crate) fn pair(global: &Global, args: PairArgs) -> ExitCode {
     let PairArgs { role, name, url, json } = args;
     let params = PairingCreateParams { role: role.map(Into::into), device_name: name, base_url: url };
-    run(global, async move |client| {
-        let made: PairingCreateResult = client.call(method::PAIRING_CREATE, &params).await?;
-        if json {
-            return print_json(&made);
-        }
-        show_pairing(&made)
+    run(async || {
+        // A code that nobody has seen lets nobody in: another one may be asked for.
+        let made: PairingCreateResult = ask(global, method::PAIRING_CREATE, &params, true).await?;
+        if json { print_json(&made) } else { show_pairing(&made) }
     })
 }
 
 /// Runs `signalbox devices`.
 pub(crate) fn devices(global: &Global, args: DevicesArgs) -> ExitCode {
     let DevicesArgs { command, json } = args;
-    run(global, async move |client| match command.unwrap_or(DevicesCommand::List) {
+    run(async || match command.unwrap_or(DevicesCommand::List) {
         DevicesCommand::List => {
-            let found: DeviceListResult = client.call(method::DEVICE_LIST, &DeviceListParams {}).await?;
+            let found: DeviceListResult =
+                ask(global, method::DEVICE_LIST, &DeviceListParams {}, true).await?;
             if json { print_json(&found) } else { show_devices(&found.data, now()) }
         }
         DevicesCommand::Revoke { id } => {
             let params = DeviceRevokeParams { device_id: id };
-            let done: DeviceRevokeResult = client.call(method::DEVICE_REVOKE, &params).await?;
+            let done: DeviceRevokeResult = ask(global, method::DEVICE_REVOKE, &params, false).await?;
             if json { print_json(&done) } else { show_revoked(&done) }
         }
     })
 }
 
-fn run(global: &Global, work: impl AsyncFnOnce(Client) -> Result<(), Trouble>) -> ExitCode {
+fn run(work: impl AsyncFnOnce() -> Result<(), Trouble>) -> ExitCode {
     logs::init("off");
     let done = setup::runtime().map_err(Trouble::from).and_then(|runtime| {
-        let done = runtime.block_on(async { work(client(global).await?).await });
+        let done = runtime.block_on(work());
         runtime.shutdown_background();
         done
     });
@@ -86,29 +87,60 @@ fn run(global: &Global, work: impl AsyncFnOnce(Client) -> Result<(), Trouble>) -
     }
 }
 
+/// Asks the home's server, which is started if none runs. One that has ended before it answered is followed by another one:
+/// if the call is one that may be made twice it is made once more.
+async fn ask<P: Serialize + Sync, R: DeserializeOwned>(
+    global: &Global,
+    method: &str,
+    params: &P,
+    may_repeat: bool,
+) -> Result<R, Trouble> {
+    match ask_once(global, method, params).await {
+        Err((Trouble::Call(CallError::Closed), made)) if may_repeat || !made => {}
+        asked => return asked.map_err(|(trouble, _)| trouble),
+    }
+    ask_once(global, method, params).await.map_err(|(trouble, _)| trouble)
+}
+
+/// With an error: whether the call may have been made.
+async fn ask_once<P: Serialize + Sync, R: DeserializeOwned>(
+    global: &Global,
+    method: &str,
+    params: &P,
+) -> Result<R, (Trouble, bool)> {
+    let connected = connected(global).await.map_err(|trouble| (trouble, false))?;
+    let pid = connected.welcome.pid;
+    let (reader, writer) = connected.stream.into_split();
+    let (client, events) = Client::over_lines(reader, writer);
+    // Nothing that is told matters here.
+    drop(events);
+    let hello = client.initialize("signalbox", env!("CARGO_PKG_VERSION"));
+    answered(pid, hello).await.map_err(|trouble| (trouble, false))?;
+    answered(pid, client.call(method, params)).await.map_err(|trouble| (trouble, true))
+}
+
+/// What the server answers, in a time that it may take.
+async fn answered<R>(pid: u32, call: impl Future<Output = Result<R, CallError>>) -> Result<R, Trouble> {
+    match tokio::time::timeout(ANSWER, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(ConnectError::Silent { pid: Some(pid) }.into()),
+    }
+}
+
 /// A connection to the home's server, which is started if none runs.
-async fn client(global: &Global) -> Result<Client, Trouble> {
+async fn connected(global: &Global) -> Result<Connected, Trouble> {
     let home = Home::locate(global.home.clone(), &|name| std::env::var_os(name))?;
-    let client = match Client::of_home(&home).await {
-        Ok((client, _)) => client,
-        Err(error) => {
-            tracing::debug!(%error, "no server runs yet");
-            let greeting = Greeting {
-                protocol: GREETING_PROTOCOL,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                client: "signalbox".to_owned(),
-                base_dir: None,
-                env: None,
-                config: Vec::new(),
-                upgrade: false,
-            };
-            let launch = Launch::this_program(for_server(&global.config)).map_err(Trouble::Launch)?;
-            let (reader, writer) = connect_home(&home, greeting, &launch).await?.stream.into_split();
-            Client::over_lines(reader, writer).0
-        }
+    let greeting = Greeting {
+        protocol: GREETING_PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        client: "signalbox".to_owned(),
+        base_dir: None,
+        env: None,
+        config: Vec::new(),
+        upgrade: false,
     };
-    client.initialize("signalbox", env!("CARGO_PKG_VERSION")).await?;
-    Ok(client)
+    let launch = Launch::this_program(for_server(&global.config)).map_err(Trouble::Launch)?;
+    Ok(connect_home(&home, greeting, &launch).await?)
 }
 
 fn print_json(value: &impl Serialize) -> Result<(), Trouble> {

@@ -218,8 +218,7 @@ impl Findings {
                 self.add("home", "server", State::Absent, found, None);
             }
             Err(error) => {
-                let hint = "`signalbox stop --force` ends it".to_owned();
-                self.add("home", "server", State::Broken, error, Some(hint));
+                self.add("home", "server", State::Broken, error, None);
             }
         }
     }

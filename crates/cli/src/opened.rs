@@ -6,6 +6,7 @@ use signalbox_client::{CallError, Client};
 use signalbox_home::Holder;
 use signalbox_protocol::app::{ListenerOpenParams, ListenerOpenResult, ListenerTls, method};
 use signalbox_server::http::ListenOptions;
+use signalbox_server::life::{ANSWER, ConnectError};
 use signalbox_server::{Listen, Setup, Signals};
 
 use crate::connect;
@@ -117,17 +118,17 @@ impl Served {
         // Nothing that is told matters here.
         drop(events);
         let refused = |listen: &Listen, source| OpenedError::Refused { listen: listen.to_string(), source };
-        let hello = connection.initialize(&format!("signalbox-{client}"), env!("CARGO_PKG_VERSION")).await;
-        if let (Err(error), Some((listen, _))) = (hello, addresses.first()) {
+        let name = format!("signalbox-{client}");
+        let hello = connection.initialize(&name, env!("CARGO_PKG_VERSION"));
+        if let (Err(error), Some((listen, _))) = (in_time(pid, hello).await?, addresses.first()) {
             return Err(refused(listen, error));
         }
         let mut opened = Vec::new();
         for (listen, options) in &mut addresses {
             let params = params(listen, options.clone());
-            let answer: ListenerOpenResult = connection
-                .call(method::LISTENER_OPEN, &params)
-                .await
-                .map_err(|error| refused(listen, error))?;
+            let asked = connection.call(method::LISTENER_OPEN, &params);
+            let answer: ListenerOpenResult =
+                in_time(pid, asked).await?.map_err(|error| refused(listen, error))?;
             if let (Listen::Tcp { .. }, Ok(actual)) = (&*listen, answer.listen.parse()) {
                 *listen = actual;
             }
@@ -135,6 +136,12 @@ impl Served {
         }
         Ok(Self { connection, pid, opened, addresses })
     }
+}
+
+/// What the server answers, unless it takes too long.
+async fn in_time<T>(pid: u32, answer: impl Future<Output = T>) -> Result<T, SetupError> {
+    let answer = tokio::time::timeout(ANSWER, answer).await;
+    answer.map_err(|_elapsed| ConnectError::Silent { pid: Some(pid) }.into())
 }
 
 fn params(listen: &Listen, options: ListenOptions) -> ListenerOpenParams {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use signalbox_home::{Home, LockError};
-use signalbox_server::life::{DetachedError, Readiness, ServerLog, detached};
+use signalbox_server::life::{DetachedError, ROLE, Readiness, ServerLog, detached};
 use signalbox_server::{Drained, StartError};
 
 use crate::args::Global;
@@ -27,13 +27,15 @@ pub(crate) fn main(global: &Global) -> ExitCode {
         Ok(Drained::Whole) => ExitCode::SUCCESS,
         Ok(Drained::Forced) => ExitCode::FAILURE,
         Err(error) => {
-            let text = match &error {
-                ServerError::Detached(DetachedError::Start(error)) => explained(error),
-                error => told(error),
+            let (text, is_served) = match &error {
+                ServerError::Detached(DetachedError::Start(error)) => (explained(error), is_served(error)),
+                error => (told(error), false),
             };
             tracing::error!("{text}");
-            if let Some(readiness) = readiness {
-                readiness.failed(text);
+            match readiness {
+                Some(readiness) if is_served => readiness.held(text),
+                Some(readiness) => readiness.failed(text),
+                None => {}
             }
             ExitCode::from(EXIT_USAGE)
         }
@@ -66,10 +68,25 @@ fn run(global: &Global, readiness: &mut Option<Readiness>) -> Result<Drained, Se
     Ok(drained?)
 }
 
+/// Whether another such server has the home, which does as well.
+fn is_served(error: &StartError) -> bool {
+    match error {
+        StartError::Lock(LockError::Held { holder, .. }) => {
+            holder.as_ref().is_none_or(|holder| holder.role == ROLE)
+        }
+        _ => false,
+    }
+}
+
 /// Why the server does not begin, with what would help.
 fn explained(error: &StartError) -> String {
     let text = told(error);
     match error {
+        StartError::Lock(LockError::Held { .. }) if is_served(error) => {
+            format!(
+                "{text}\n  one server is enough for a home: commands find it, and `signalbox stop` ends it"
+            )
+        }
         StartError::Lock(LockError::Held { .. }) => {
             format!("{text}\n  end that process, or use another home with --home DIR")
         }

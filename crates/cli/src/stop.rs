@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use signalbox_client::Client;
-use signalbox_home::{Config, Held, Holder, Home};
+use signalbox_home::{Config, Held, Holder, Home, Starting};
 use signalbox_protocol::app::{ServerHealthParams, ServerStopParams, ServerStopResult, method};
 use signalbox_protocol::greeting::Welcome;
-use signalbox_server::life::{ConnectError, Connected, find_server, greeting};
+use signalbox_server::life::{ANSWER, ConnectError, Connected, find_server, greeting};
 use tokio::time::Instant;
 
 use crate::args::{Global, StopArgs};
@@ -40,6 +40,8 @@ enum StopError {
     Stays(u32),
     #[error("a process that does not say who it is holds the lock of {0}")]
     Nameless(String),
+    #[error("another program has been starting a server of {home} and does not say which process; try again")]
+    Starts { home: String },
     #[error("cannot say it")]
     Output(#[source] io::Error),
 }
@@ -73,6 +75,26 @@ fn run(global: &Global, args: &StopArgs) -> Result<(), StopError> {
 
 /// Stops whoever serves the home. Gives what to say.
 async fn stop(home: &Home, force: bool) -> Result<String, StopError> {
+    let begun = Instant::now();
+    loop {
+        // In this order: a start that has ended since then has left a server that is found.
+        let starting = Starting::current(home);
+        if let Some(said) = stop_one(home, force).await? {
+            return Ok(said);
+        }
+        let Some(starting) = starting else {
+            return Ok(format!("no server runs for {}", home.folder().display()));
+        };
+        if begun.elapsed() >= if force { FORCED } else { HUNG } {
+            return stop_starting(home, starting, force).await;
+        }
+        // Nobody tells when another's child listens.
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Stops the server that runs. None if none does.
+async fn stop_one(home: &Home, force: bool) -> Result<Option<String>, StopError> {
     let base_dir = home.folder().to_owned();
     let found = match find_server(home, greeting("stop", &base_dir, &Default::default(), Vec::new())).await {
         Ok(found) => found,
@@ -84,12 +106,43 @@ async fn stop(home: &Home, force: bool) -> Result<String, StopError> {
     let pid = connected.welcome.pid;
     let Some(ended) = ask(connected).await else { return stop_by_signal(home, force).await };
     if gone(home, pid, if force { FORCED } else { IN_ORDER }).await {
-        return Ok(ended_in_order(&ended));
+        return Ok(Some(ended_in_order(&ended)));
     }
     if !force {
         return Err(StopError::Stays(pid));
     }
-    kill(home, pid).await
+    kill(home, pid).await.map(Some)
+}
+
+/// Stops a process that is to be a server and comes to nothing.
+async fn stop_starting(home: &Home, starting: Starting, force: bool) -> Result<String, StopError> {
+    let Some(pid) = starting.pid else {
+        return Err(StopError::Starts { home: home.folder().display().to_string() });
+    };
+    signal(pid, Signal::TERM)?;
+    if !is_starting(home, pid, FORCED).await {
+        return Ok(format!("ended process {pid}, which was to be the server"));
+    }
+    if !force {
+        return Err(StopError::Stays(pid));
+    }
+    signal(pid, Signal::KILL)?;
+    match is_starting(home, pid, FORCED).await {
+        true => Err(StopError::Stays(pid)),
+        false => Ok(format!("killed process {pid}, which was to be the server")),
+    }
+}
+
+/// Whether this process is still to be the server after so long.
+async fn is_starting(home: &Home, pid: u32, patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    while Starting::current(home).is_some_and(|starting| starting.pid == Some(pid)) {
+        if Instant::now() >= until {
+            return true;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    false
 }
 
 /// What a server tells of itself.
@@ -114,7 +167,7 @@ pub(crate) async fn health(home: &Home) -> Result<Option<Health>, ConnectError> 
     let (reader, writer) = connected.stream.into_split();
     let (client, events) = Client::over_lines(reader, writer);
     drop(events);
-    let asked = tokio::time::timeout(HUNG, client.server_health(&ServerHealthParams {})).await;
+    let asked = tokio::time::timeout(ANSWER, client.server_health(&ServerHealthParams {})).await;
     let Ok(Ok(health)) = asked else { return Err(ConnectError::Silent { pid: Some(pid) }) };
     Ok(Some(Health { pid, version, uptime_ms: health.uptime_ms, idle, listeners }))
 }
@@ -131,21 +184,21 @@ async fn ask(connected: Connected) -> Option<ServerStopResult> {
     tokio::time::timeout(HUNG, asked).await.ok()?.ok()
 }
 
-/// Stops whoever holds the lock and cannot be asked.
-async fn stop_by_signal(home: &Home, force: bool) -> Result<String, StopError> {
+/// Stops whoever holds the lock and cannot be asked. None if nobody does.
+async fn stop_by_signal(home: &Home, force: bool) -> Result<Option<String>, StopError> {
     let holder = match holder(home).await {
-        Held::Free => return Ok(format!("no server runs for {}", home.folder().display())),
+        Held::Free => return Ok(None),
         Held::Unknown => return Err(StopError::Nameless(home.folder().display().to_string())),
         Held::By(holder) => holder,
     };
     signal(holder.pid, Signal::TERM)?;
     if gone(home, holder.pid, if force { FORCED } else { HUNG }).await {
-        return Ok(format!("ended signalbox {} (process {})", holder.role, holder.pid));
+        return Ok(Some(format!("ended signalbox {} (process {})", holder.role, holder.pid)));
     }
     if !force {
         return Err(StopError::Stays(holder.pid));
     }
-    kill(home, holder.pid).await
+    kill(home, holder.pid).await.map(Some)
 }
 
 async fn kill(home: &Home, pid: u32) -> Result<String, StopError> {

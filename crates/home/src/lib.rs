@@ -6,4 +6,4 @@ mod lock;
 
 pub use config::{Config, ConfigError, EXAMPLE, Limits, Overridden, ProviderConfig, Server, Unattended};
 pub use folder::{Home, HomeError};
-pub use lock::{Held, Holder, Lock, LockError, StartTurn};
+pub use lock::{Held, Holder, Lock, LockError, StartTurn, Starting};

@@ -152,10 +152,38 @@ pub enum Held {
 }
 
 /// The turn of one program to start the home's server: of several that find none, one starts it and the others wait.
-/// Held by the kernel, so it ends with its holder however that ends.
+/// Held by the kernel, so it ends with its holders however they end: the program, and the server that it has given it to.
 #[derive(Debug)]
 pub struct StartTurn {
-    _file: File,
+    file: File,
+    path: PathBuf,
+}
+
+/// That a server of the home is being started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Starting {
+    /// The process that is to be the server; none if there is none yet.
+    pub pid: Option<u32>,
+}
+
+impl Starting {
+    /// Whether somebody starts the home's server right now.
+    #[must_use]
+    pub fn current(home: &Home) -> Option<Self> {
+        let file = File::open(turn_file(home)).ok()?;
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => None,
+            Err(_) => {
+                let mut text = String::new();
+                let read = file.take(32).read_to_string(&mut text);
+                Some(Self { pid: read.ok().and_then(|_| text.trim().parse().ok()) })
+            }
+        }
+    }
+}
+
+fn turn_file(home: &Home) -> PathBuf {
+    home.folder().join("starting")
 }
 
 impl StartTurn {
@@ -164,29 +192,44 @@ impl StartTurn {
     /// # Errors
     /// If the file cannot be used.
     pub fn try_take(home: &Home) -> Result<Option<Self>, LockError> {
-        Self::with(home, FlockOperation::NonBlockingLockExclusive)
-    }
-
-    /// Waits until the turn is free, and takes it. Blocks the thread.
-    ///
-    /// # Errors
-    /// If the file cannot be used.
-    pub fn wait(home: &Home) -> Result<Option<Self>, LockError> {
-        Self::with(home, FlockOperation::LockExclusive)
-    }
-
-    fn with(home: &Home, how: FlockOperation) -> Result<Option<Self>, LockError> {
-        let path = home.folder().join("starting");
+        let path = turn_file(home);
         let failed = |source| LockError::File { path: path.clone(), source };
         let file = open(&path).map_err(failed)?;
-        loop {
-            match flock(&file, how) {
-                Ok(()) => return Ok(Some(Self { _file: file })),
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(failed(error.into())),
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                let mut turn = Self { file, path };
+                // Whoever is named there was started by somebody before.
+                turn.write("")?;
+                Ok(Some(turn))
             }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+            Err(error) => Err(failed(error.into())),
         }
+    }
+
+    /// The turn for a child too: it lasts until both have closed it.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn share(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Says which process is to be the server.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn names(&mut self, pid: u32) -> Result<(), LockError> {
+        self.write(&pid.to_string())
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), LockError> {
+        let mut write = || {
+            self.file.set_len(0)?;
+            self.file.seek(SeekFrom::Start(0))?;
+            self.file.write_all(text.as_bytes())
+        };
+        write().map_err(|source| LockError::File { path: self.path.clone(), source })
     }
 }
 

@@ -3,25 +3,31 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use signalbox_engine::offered_variables;
-use signalbox_home::{Held, Holder, Home, HomeError, LockError, StartTurn};
+use signalbox_home::{Held, Holder, Home, HomeError, LockError, StartTurn, Starting};
 use signalbox_protocol::greeting::{GREETING_PROTOCOL, Greeting, Welcome};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 
+use super::detached::ROLE;
 use super::introduce::{receive, send};
 use super::launch::{self, Launch, LaunchError, STARTING};
 use super::version::{VERSION, is_newer};
 use crate::standalone::LEAVING;
 
-/// How long a server may take to answer a greeting.
-const ANSWER: Duration = Duration::from_secs(10);
+/// How long a server may take to answer a greeting, or a request that takes it no time.
+pub const ANSWER: Duration = Duration::from_secs(10);
 /// How long a server that has said that it leaves may take.
 const LEAVES: Duration = LEAVING.saturating_add(Duration::from_secs(5));
 /// How often a server may vanish between being found and answering.
 const ATTEMPTS: usize = 8;
+/// How often another server is started because the one that was being started was killed.
+const KILLED: usize = 2;
+/// Pause between looks at a server that others start.
+const AGAIN: Duration = Duration::from_millis(10);
 /// A server that leaves says nothing more; if it does, so much is read of it.
 const LAST_BYTES: u64 = 1024;
 /// Pause while a server accepts more slowly than clients come.
@@ -79,8 +85,14 @@ pub enum ConnectError {
         source: LaunchError,
     },
     /// Another program has been starting it for too long.
-    #[error("another program has been starting the server for {} seconds; try again", STARTING.as_secs())]
-    Waited,
+    #[error(
+        "another program has been starting the server{} for {} seconds; `signalbox stop --force` ends that",
+        process(*pid), STARTING.as_secs()
+    )]
+    Waited {
+        /// The process that is to be the server, if known.
+        pid: Option<u32>,
+    },
     /// The socket cannot be used.
     #[error("cannot connect to {}", path.display())]
     Socket {
@@ -100,6 +112,15 @@ pub enum ConnectError {
     Silent {
         /// Its process, if known.
         pid: Option<u32>,
+    },
+    /// Something else listens there.
+    #[error(
+        "what listens on {} does not answer and is no server of this home; end that program (`fuser {}` names it), or \
+         remove the socket", path.display(), path.display()
+    )]
+    Stranger {
+        /// The socket.
+        path: PathBuf,
     },
     /// It runs and refuses.
     #[error("the server refuses the connection: {0}")]
@@ -145,23 +166,32 @@ pub async fn connect_home(
     launch: &Launch,
 ) -> Result<Connected, ConnectError> {
     let mut started = false;
+    let mut killed = 0;
+    let mut last = None;
     for _ in 0..ATTEMPTS {
-        if let Some(connected) = join(home, &mut greeting, started).await? {
-            return Ok(connected);
-        }
-        let _turn = turn(home).await?;
-        // Whoever had the turn before may have started it.
-        if let Some(connected) = join(home, &mut greeting, started).await? {
-            return Ok(connected);
-        }
-        let launched = launch::launch(home, launch).await;
-        launched.map_err(|source| ConnectError::Launch { home: home.folder().to_owned(), source })?;
-        started = true;
-        if let Some(connected) = join(home, &mut greeting, started).await? {
-            return Ok(connected);
-        }
+        let mut turn = match turn(home, &mut greeting, started).await? {
+            Turn::Needless(connected) => return Ok(*connected),
+            Turn::Ours(turn) => turn,
+        };
+        last = match launch::launch(home, launch, &mut turn).await {
+            Ok(()) => {
+                started = true;
+                None
+            }
+            // It is found in the next round.
+            Err(error @ LaunchError::Held(_)) => Some(error),
+            Err(error @ LaunchError::Ended { killed: true, .. }) if killed < KILLED => {
+                tracing::warn!(%error, "starting another one");
+                killed += 1;
+                Some(error)
+            }
+            Err(source) => return Err(ConnectError::Launch { home: home.folder().to_owned(), source }),
+        };
     }
-    Err(ConnectError::Unsteady)
+    Err(match last {
+        Some(source) => ConnectError::Launch { home: home.folder().to_owned(), source },
+        None => ConnectError::Unsteady,
+    })
 }
 
 /// Connects to the home's server if it runs.
@@ -173,18 +203,52 @@ pub async fn find_server(home: &Home, mut greeting: Greeting) -> Result<Option<C
     join(home, &mut greeting, false).await
 }
 
-/// The turn to start the server.
-async fn turn(home: &Home) -> Result<Option<StartTurn>, ConnectError> {
-    if let Some(turn) = StartTurn::try_take(home)? {
-        return Ok(Some(turn));
+/// What waiting for the turn to start the server comes to.
+enum Turn {
+    /// Somebody else has started it meanwhile.
+    Needless(Box<Connected>),
+    /// It is this program's.
+    Ours(StartTurn),
+}
+
+/// Waits for the turn to start the server, or for the server that another program starts: whichever comes first.
+async fn turn(home: &Home, greeting: &mut Greeting, started: bool) -> Result<Turn, ConnectError> {
+    let begun = Instant::now();
+    loop {
+        if let Some(connected) = join(home, greeting, started).await? {
+            return Ok(Turn::Needless(Box::new(connected)));
+        }
+        if let Some(turn) = StartTurn::try_take(home)? {
+            // Whoever had the turn before may have started it.
+            if let Some(connected) = join(home, greeting, started).await? {
+                return Ok(Turn::Needless(Box::new(connected)));
+            }
+            match beginning(home) {
+                None => return Ok(Turn::Ours(turn)),
+                Some((pid, patience)) if begun.elapsed() >= patience => {
+                    return Err(ConnectError::Silent { pid: Some(pid) });
+                }
+                Some(_) => {}
+            }
+        } else if begun.elapsed() >= STARTING {
+            let pid = Starting::current(home).and_then(|starting| starting.pid);
+            return Err(ConnectError::Waited { pid });
+        }
+        // Nobody tells when another's child listens.
+        tokio::time::sleep(AGAIN).await;
     }
-    let home = home.clone();
-    let wait = tokio::task::spawn_blocking(move || StartTurn::wait(&home));
-    match tokio::time::timeout(STARTING, wait).await {
-        Ok(Ok(turn)) => Ok(turn?),
-        // The thread ends with the process.
-        Ok(Err(_)) | Err(_) => Err(ConnectError::Waited),
+}
+
+/// A server that has the home, does not leave and cannot be reached (yet): who it is, and how long it may take.
+fn beginning(home: &Home) -> Option<(u32, Duration)> {
+    let Held::By(holder) = Holder::current(home) else { return None };
+    if holder.role != ROLE || holder.leaving {
+        return None;
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = Duration::from_millis(holder.since_ms);
+    let is_new = now.saturating_sub(since) < STARTING;
+    Some((holder.pid, if is_new { STARTING } else { ANSWER }))
 }
 
 /// Greets the server. None if there is none, or the one that was there has gone.
@@ -205,11 +269,8 @@ async fn join(
             return Ok(None);
         }
         Err(_) => {
-            let pid = match Holder::current(home) {
-                Held::By(holder) => Some(holder.pid),
-                Held::Unknown | Held::Free => None,
-            };
-            return Err(ConnectError::Silent { pid });
+            let path = stream.peer_addr().ok().and_then(|peer| peer.as_pathname().map(Path::to_owned));
+            return Err(silent(home, path.unwrap_or_else(|| home.socket().to_owned())));
         }
     };
     if let Some(error) = welcome.error {
@@ -231,17 +292,37 @@ async fn join(
 /// Connects to the socket. None if nobody listens.
 async fn reach(home: &Home) -> Result<Option<UnixStream>, ConnectError> {
     home.prepare_socket()?;
-    if let Some(stream) = knock(home.socket().to_owned()).await? {
+    if let Some(stream) = knock(home, home.socket().to_owned()).await? {
         return Ok(Some(stream));
     }
     // A server that was started where other folders hold temporary files says in the lock where it listens.
     match Holder::current(home) {
-        Held::By(holder) if holder.socket != home.socket() => knock(holder.socket).await,
+        Held::By(holder) if holder.socket != home.socket() => knock(home, holder.socket).await,
         _ => Ok(None),
     }
 }
 
-async fn knock(path: PathBuf) -> Result<Option<UnixStream>, ConnectError> {
+/// Who does not answer at `path`: the server that has the home, or something that has nothing to do with it.
+fn silent(home: &Home, path: PathBuf) -> ConnectError {
+    match Holder::current(home) {
+        Held::By(holder) => ConnectError::Silent { pid: Some(holder.pid) },
+        Held::Unknown => ConnectError::Silent { pid: None },
+        Held::Free => ConnectError::Stranger { path },
+    }
+}
+
+/// Whether connecting has failed because the socket is not there, nobody listens on it, or whoever did has just ended.
+fn nobody_listens(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotConnected, NotFound,
+    };
+    matches!(
+        error.kind(),
+        NotFound | ConnectionRefused | ConnectionReset | ConnectionAborted | BrokenPipe | NotConnected
+    )
+}
+
+async fn knock(home: &Home, path: PathBuf) -> Result<Option<UnixStream>, ConnectError> {
     let knocking = async {
         loop {
             match UnixStream::connect(&path).await {
@@ -252,17 +333,28 @@ async fn knock(path: PathBuf) -> Result<Option<UnixStream>, ConnectError> {
     };
     let stream = match tokio::time::timeout(ANSWER, knocking).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error))
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
-        {
-            return Ok(None);
-        }
+        Ok(Err(error)) if nobody_listens(&error) => return Ok(None),
         Ok(Err(source)) => return Err(ConnectError::Socket { path, source }),
-        Err(_) => return Err(ConnectError::Silent { pid: None }),
+        Err(_) => return Err(silent(home, path)),
     };
     let failed = |source| ConnectError::Socket { path: path.clone(), source };
     if stream.peer_cred().map_err(failed)?.uid() != rustix::process::getuid().as_raw() {
         return Err(ConnectError::Foreign { path });
     }
     Ok(Some(stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_that_has_just_ended_is_none() {
+        for gone in
+            [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset]
+        {
+            assert!(nobody_listens(&gone.into()), "{gone}");
+        }
+        assert!(!nobody_listens(&io::ErrorKind::PermissionDenied.into()));
+    }
 }

@@ -18,7 +18,9 @@ use crate::standalone::{Drained, LEAVING, Setup, Standalone, StartError};
 pub const ROLE: &str = "server";
 /// How long a server that leaves may hold the lock before its successor gives up.
 const SUCCESSION: Duration = LEAVING.saturating_add(Duration::from_secs(10));
-/// How long somebody may hold it who does not say who it is, or who only looks.
+/// How long anybody may seem to hold it: whoever only looks who does holds it for a moment.
+const MOMENT: Duration = Duration::from_millis(250);
+/// How long somebody may hold it who does not say who it is, or who looks longer.
 const GLANCE: Duration = Duration::from_secs(2);
 /// Pause between attempts to take the lock.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -74,10 +76,10 @@ async fn take_lock(home: &Home) -> Result<Lock, LockError> {
         };
         let LockError::Held { holder, .. } = &held else { return Err(held) };
         let patience = match holder {
-            Some(holder) if holder.role == ROLE => SUCCESSION,
+            Some(holder) if holder.leaving => SUCCESSION,
             Some(holder) if holder.role == "doctor" => GLANCE,
             None => GLANCE,
-            Some(_) => Duration::ZERO,
+            Some(_) => MOMENT,
         };
         if begun.elapsed() >= patience {
             return Err(held);

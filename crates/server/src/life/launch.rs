@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use signalbox_home::{Home, HomeError};
+use signalbox_home::{Home, HomeError, LockError, StartTurn};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
@@ -19,6 +20,8 @@ use super::log::{self, TAIL_BYTES};
 const SUBCOMMAND: &str = "server";
 /// How long a server may take to say whether it is ready: it may have to wait for one that is leaving.
 pub(super) const STARTING: Duration = Duration::from_secs(60);
+/// How long a server may take to end that has closed its standard output without a word.
+const ENDING: Duration = Duration::from_secs(5);
 /// Longest line in which it says so.
 const LINE_BYTES: u64 = 64 * 1024;
 /// What a server takes along of its starter's environment: the base that every agent gets, where sockets may lie, and how
@@ -90,6 +93,12 @@ pub enum LaunchError {
         /// Why.
         source: io::Error,
     },
+    /// Whose turn it is cannot be passed on.
+    #[error(transparent)]
+    Turn(Box<LockError>),
+    /// Another server has the home.
+    #[error("{0}")]
+    Held(String),
     /// It said why it cannot serve.
     #[error("{0}")]
     Refused(String),
@@ -98,6 +107,8 @@ pub enum LaunchError {
     Ended {
         /// What it logged last.
         said: String,
+        /// It was killed, by nobody who only wants its end: another may do better.
+        killed: bool,
     },
     /// It says nothing.
     #[error("the server (process {pid}) was not ready within {} seconds{}", STARTING.as_secs(), told(said))]
@@ -118,11 +129,13 @@ fn told(said: &str) -> String {
 #[serde(rename_all = "snake_case")]
 enum Said {
     Ready,
+    /// Another server has the home.
+    Held(String),
     Failed(String),
 }
 
-/// Starts the server and waits until it listens.
-pub(super) async fn launch(home: &Home, launch: &Launch) -> Result<(), LaunchError> {
+/// Starts the server and waits until it listens, in the turn of this program.
+pub(super) async fn launch(home: &Home, launch: &Launch, turn: &mut StartTurn) -> Result<(), LaunchError> {
     let path = log::path(home)?;
     let log = log::open(&path).map_err(|source| LaunchError::Log { path: path.clone(), source })?;
     let before = log.metadata().map(|meta| meta.len()).unwrap_or_default();
@@ -135,12 +148,16 @@ pub(super) async fn launch(home: &Home, launch: &Launch) -> Result<(), LaunchErr
         command.arg("-c").arg(set);
     }
     // Its standard output is how it says that it is ready; then it has none.
-    command.current_dir(home.folder()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    command.current_dir(home.folder()).stdout(Stdio::piped()).stderr(log);
+    // Its standard input is the turn: whatever happens to this process, nobody starts another one before this one is ready.
+    let failed = |source| LaunchError::Spawn { program: launch.program.clone(), source };
+    command.stdin(Stdio::from(turn.share().map_err(failed)?));
     let spawned = command.spawn();
     let mut child =
         spawned.map_err(|source| LaunchError::Spawn { program: launch.program.clone(), source })?;
     // A child that ends while this process lives is awaited by the runtime.
     let pid = child.id().unwrap_or_default();
+    turn.names(pid).map_err(|error| LaunchError::Turn(Box::new(error)))?;
     let mut line = Vec::new();
     if let Some(stdout) = child.stdout.take() {
         let mut stdout = BufReader::new(stdout.take(LINE_BYTES));
@@ -152,7 +169,14 @@ pub(super) async fn launch(home: &Home, launch: &Launch) -> Result<(), LaunchErr
     match serde_json::from_slice(&line) {
         Ok(Said::Ready) => Ok(()),
         Ok(Said::Failed(why)) => Err(LaunchError::Refused(why)),
-        Err(_) => Err(LaunchError::Ended { said: tail(&path, before) }),
+        Ok(Said::Held(why)) => Err(LaunchError::Held(why)),
+        Err(_) => {
+            let ended = tokio::time::timeout(ENDING, child.wait()).await;
+            let signal = ended.ok().and_then(Result::ok).and_then(|status| status.signal());
+            // SIGTERM is what somebody sends who wants no server now.
+            let killed = signal.is_some_and(|signal| signal != rustix::process::Signal::TERM.as_raw());
+            Err(LaunchError::Ended { said: tail(&path, before), killed })
+        }
     }
 }
 
@@ -169,25 +193,37 @@ fn tail(path: &Path, since: u64) -> String {
     read().unwrap_or_default()
 }
 
-/// The server's end of the pipe to its starter. Dropped without a word, the starter looks into the log.
+/// The server's end of the pipe to its starter, and the turn to start. Dropped without a word, the starter looks into the
+/// log.
 #[derive(Debug)]
-pub struct Readiness(File);
+pub struct Readiness {
+    pipe: File,
+    /// Held by being open. None if the server was not started with anything on standard input.
+    _turn: Option<OwnedFd>,
+}
 
 impl Readiness {
-    /// Takes standard output away from everything else in the process: afterwards it goes where standard error goes. To be
-    /// called first thing in `main`, and once.
+    /// Takes standard output and standard input away from everything else in the process: afterwards the one goes where
+    /// standard error goes, and the other is empty. To be called first thing in `main`, and once.
     ///
     /// # Errors
     /// When a descriptor is closed or cannot be copied.
     pub fn take() -> io::Result<Self> {
         let pipe = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?;
         rustix::stdio::dup2_stdout(io::stderr().as_fd())?;
-        Ok(Self(pipe.into()))
+        let turn = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3).ok();
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?.as_fd())?;
+        Ok(Self { pipe: pipe.into(), _turn: turn })
     }
 
     /// The server listens.
     pub fn ready(self) {
         self.say(&Said::Ready);
+    }
+
+    /// Another server has the home.
+    pub fn held(self, why: String) {
+        self.say(&Said::Held(why));
     }
 
     /// The server cannot serve, and why.
@@ -199,7 +235,7 @@ impl Readiness {
         // A starter that has gone does not need to know.
         if let Ok(mut line) = serde_json::to_vec(said) {
             line.push(b'\n');
-            if let Err(error) = self.0.write_all(&line) {
+            if let Err(error) = self.pipe.write_all(&line) {
                 tracing::debug!(%error, "whoever started this server has gone");
             }
         }

@@ -14,7 +14,7 @@ mod presence;
 mod socket;
 mod version;
 
-pub use connect::{ConnectError, Connected, connect_home, find_server, greeting};
+pub use connect::{ANSWER, ConnectError, Connected, connect_home, find_server, greeting};
 pub use detached::{DetachedError, ROLE, detached};
 pub(crate) use doors::HouseDoors;
 pub use launch::{Launch, LaunchError, Readiness};
