@@ -47,7 +47,11 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare(global: &Global, role: &'static str) -> Result<Prepared, SetupError> {
     let home = Home::locate(global.home.clone(), &|name| std::env::var_os(name))?;
     let mut config = Config::load(&home.config_file())?;
-    let warnings = config.apply_overrides(&global.config)?.warnings;
+    let mut warnings = config.apply_overrides(&global.config)?.warnings;
+    if home.is_open_to_others() {
+        let path = home.folder().display();
+        warnings.push(format!("other users can look into {path}: chmod 700 {path}"));
+    }
     let setup = Setup {
         home,
         config,

@@ -30,6 +30,12 @@ pub enum HomeError {
         /// The folder.
         path: PathBuf,
     },
+    /// Others may change what lies in the home, and with it what this user's programs do.
+    #[error("{} can be written by other users, who could then act as this one: chmod 700 {}", path.display(), path.display())]
+    Writable {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file could not be written.
     #[error("cannot write {}", path.display())]
     Write {
@@ -52,7 +58,7 @@ impl Home {
     /// not there. `env` looks up a variable.
     ///
     /// # Errors
-    /// If no home can be named, or it cannot be created.
+    /// If no home can be named, it cannot be created, or other users may write to it.
     pub fn locate(
         explicit: Option<PathBuf>,
         env: &dyn Fn(&str) -> Option<OsString>,
@@ -68,6 +74,11 @@ impl Home {
         // One home, one name: the socket's place may depend on it.
         let folder =
             folder.canonicalize().map_err(|source| HomeError::Folder { path: folder.clone(), source })?;
+        let meta =
+            fs::metadata(&folder).map_err(|source| HomeError::Folder { path: folder.clone(), source })?;
+        if meta.mode() & 0o022 != 0 {
+            return Err(HomeError::Writable { path: folder });
+        }
         let socket = socket_path(&folder, set("XDG_RUNTIME_DIR"), set("TMPDIR"));
         Ok(Self { folder, socket })
     }

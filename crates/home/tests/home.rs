@@ -115,3 +115,26 @@ fn one_holder_at_a_time_and_the_other_learns_who() {
     assert_eq!(Holder::last(&home), None);
     Lock::take(&home, "run", "1.0.0").unwrap();
 }
+
+#[test]
+fn what_others_may_write_is_refused_and_what_they_may_read_is_known() {
+    let (_guard, base) = folder();
+    let config = base.join("config.toml");
+    std::fs::write(&config, "").unwrap();
+    let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    for mode in [0o777, 0o770, 0o702] {
+        set(&base, mode);
+        let error = locate(Some(&base), &[]).unwrap_err().to_string();
+        assert!(error.contains(&format!("chmod 700 {}", base.display())), "{error}");
+    }
+    set(&base, 0o755);
+    assert!(locate(Some(&base), &[]).unwrap().is_open_to_others());
+    set(&base, 0o700);
+    assert!(!locate(Some(&base), &[]).unwrap().is_open_to_others());
+    set(&config, 0o620);
+    let error = signalbox_home::Config::load(&config).unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("chmod 600"), "{error}: {why}");
+    set(&config, 0o644);
+    signalbox_home::Config::load(&config).unwrap();
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -87,6 +88,11 @@ impl Config {
     /// If it cannot be read, is not TOML, has an unknown key, or a value that cannot be.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         match fs::read_to_string(path) {
+            Ok(_) if fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o022 != 0) => {
+                let why = format!("other users can write it: chmod 600 {}", path.display());
+                let source = io::Error::new(io::ErrorKind::PermissionDenied, why);
+                Err(ConfigError::File { path: path.to_path_buf(), source })
+            }
             Ok(text) => Self::parse(&text, &path.display().to_string()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(ConfigError::File { path: path.to_path_buf(), source }),

@@ -166,7 +166,7 @@ pub(super) fn role_in(role: ConnectionRole) -> Role {
 }
 
 /// The text of a file that holds secrets: small, and nobody else's to read.
-pub(super) fn text_of(path: &Path) -> Result<String, KeysError> {
+pub(crate) fn text_of(path: &Path) -> Result<String, KeysError> {
     let failed = |source| KeysError::Read { path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(failed)?;
     // Of the file that was opened: its name may lead elsewhere by now.

@@ -36,6 +36,7 @@ pub use audit::{Audit, AuditEvent};
 pub use caller::Caller;
 pub use clock::Clock;
 pub use doors::AccessDoors;
+pub(crate) use keys::text_of;
 pub use keys::{Keys, KeysError};
 pub use refused::{Answer, Refused};
 

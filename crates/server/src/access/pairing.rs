@@ -212,9 +212,15 @@ fn refusal(status: u16, reason: &'static str, message: String) -> Refused {
 
 /// A device's name: one line that fits into lists, `None` if nothing is left.
 fn name(given: &str) -> Option<String> {
-    let words: String = given.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    let words: String = given.chars().map(|letter| if steers(letter) { ' ' } else { letter }).collect();
     let name: String = words.trim().chars().take(NAME_CHARS).collect();
     (!name.is_empty()).then_some(name)
+}
+
+/// Whether a letter does something to the text around it instead of standing in it: control characters, and those that turn
+/// the direction of writing, with which a name may look like another one.
+fn steers(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A base URL without the slash at its end.
@@ -223,4 +229,21 @@ fn checked(base: &str) -> Option<String> {
     let plain = |letter: char| letter.is_ascii_graphic() && !"?#\"<>\\".contains(letter);
     (!rest.is_empty() && !rest.starts_with('/') && rest.chars().all(plain))
         .then(|| base.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_line_that_steers_nothing() {
+        for (given, kept) in [
+            ("Phone", Some("Phone")),
+            (" a\nb\u{1b}c ", Some("a b c")),
+            ("x\u{202e}gpj.y\u{2066}z", Some("x gpj.y z")),
+            ("\u{202a}\u{2069}\t", None),
+        ] {
+            assert_eq!(name(given).as_deref(), kept);
+        }
+    }
 }

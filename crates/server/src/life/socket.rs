@@ -1,7 +1,9 @@
 //! The home's socket: accepts, hears the greeting, answers it, and serves the connection.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use signalbox_app_server::ConnectionContext;
 use signalbox_protocol::greeting::{GREETING_PROTOCOL, Greeting, Welcome};
@@ -15,6 +17,9 @@ use super::presence::{Guest, Presence};
 use super::version::{VERSION, is_newer};
 use crate::standalone::{MAX_CONNECTIONS, Serving};
 use crate::unix_door;
+
+/// How long a connection may say nothing when there is little room.
+const FIRST_BYTES: Duration = Duration::from_secs(30);
 
 /// The server as its socket sees it. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -64,8 +69,14 @@ impl Hall {
     }
 
     async fn receive(&self, stream: UnixStream, guest: Guest) {
-        let arrival = self.serving.closing.run_until_cancelled(Arrival::of(stream)).await;
-        match arrival {
+        let arrival = self.serving.closing.run_until_cancelled(async {
+            tokio::select! {
+                biased;
+                arrival = Arrival::of(stream) => arrival,
+                () = keeps_others_out(&self.presence, FIRST_BYTES) => Err(io::ErrorKind::TimedOut.into()),
+            }
+        });
+        match arrival.await {
             Some(Ok(arrival)) => self.serve(arrival, guest).await,
             Some(Err(error)) => tracing::debug!(%error, "a connection has ended before it began"),
             None => {}
@@ -111,6 +122,16 @@ impl Hall {
     }
 }
 
+/// Resolves when a connection that has said nothing yet has done so for long enough, and more than half of the places are
+/// taken: then it must not take one from somebody who has something to say.
+async fn keeps_others_out(presence: &Presence, patience: Duration) {
+    tokio::time::sleep(patience).await;
+    let crowded = presence.watch().wait_for(|state| state.guests > MAX_CONNECTIONS / 2).await.is_ok();
+    if !crowded {
+        std::future::pending().await
+    }
+}
+
 /// What a greeting is answered, and how its connection is served. None if the server has just decided to leave: a
 /// connection that ends without a welcome is one that never was.
 async fn welcome(hall: &Hall, greeting: Greeting) -> Option<(Welcome, ConnOptions)> {
@@ -146,4 +167,24 @@ async fn welcome(hall: &Hall, greeting: Greeting) -> Option<(Welcome, ConnOption
     let options = serving.options(ConnOptions::stdio());
     let hooks = serving.app.hooks_for(context);
     Some((welcome, ConnOptions { label: client.into(), hooks, ..options }))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_says_nothing_makes_room_when_there_is_little() {
+        let presence = Presence::default();
+        let mut silent = Box::pin(keeps_others_out(&presence, Duration::ZERO));
+        let _half: Vec<_> = (0..MAX_CONNECTIONS / 2).map(|_| presence.enter().unwrap()).collect();
+        // Past its time; what it waits for then is that there is little room.
+        tokio::time::sleep(Duration::ZERO).await;
+        assert!(silent.as_mut().now_or_never().is_none(), "there is room");
+        let _one_more = presence.enter().unwrap();
+        silent.await;
+        assert!(keeps_others_out(&presence, FIRST_BYTES).now_or_never().is_none(), "this one has just come");
+    }
 }

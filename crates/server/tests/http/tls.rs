@@ -1,5 +1,6 @@
 //! TLS, and addresses that others can reach.
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use signalbox_server::http::{HttpDoor, HttpDoorError, ListenOptions, TlsFiles};
@@ -19,6 +20,11 @@ async fn it_is_spoken_where_it_was_asked_for_and_nothing_else_is() {
     std::fs::write(&files.cert, made.cert.pem()).unwrap();
     std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
     let options = ListenOptions { tls: Some(files.clone()), ..local() };
+    let mode = |mode| std::fs::set_permissions(&files.key, std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o640);
+    let error = HttpDoor::bind("127.0.0.1:0".parse().unwrap(), options.clone()).unwrap_err().to_string();
+    assert!(error.contains("can be read by others") && error.contains("chmod 600"), "{error}");
+    mode(0o600);
     let stage = Stage::with(Set { options, ..Set::default() }).await;
 
     let mut roots = RootCertStore::empty();
