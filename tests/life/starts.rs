@@ -1,6 +1,7 @@
 //! Starts that go wrong, and servers that do not answer.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
@@ -190,4 +191,16 @@ fn what_listens_and_is_no_server_is_called_that() {
         said.exits(code).complains("is no server of this home");
         assert!(!said.err.contains("`signalbox stop"), "{}", said.err);
     }
+}
+
+#[test]
+fn a_home_that_others_may_enter_is_said_and_one_that_they_may_write_is_not_used() {
+    let house = House::new();
+    let home = house.located();
+    let set = |mode| std::fs::set_permissions(home.folder(), std::fs::Permissions::from_mode(mode)).unwrap();
+    set(0o777);
+    house.says(&["run", "say hello"]).exits(2).complains("chmod 700");
+    set(0o755);
+    house.says(&["doctor"]).exits(0).shows("chmod 700");
+    house.says(&["run", "say hello"]).exits(0).shows("other users can look into");
 }
