@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use hyper::StatusCode;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -16,6 +17,7 @@ use signalbox_rpc::{PostOptions, Role, RpcError};
 
 use super::respond::{Answer, Refusal, typed};
 use super::site::Site;
+use crate::ops_socket::Fill;
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -30,6 +32,8 @@ pub(super) struct Counters {
     websocket: Arc<AtomicI64>,
     events: Arc<AtomicI64>,
     ops: Arc<AtomicI64>,
+    /// Those of the Op/Event sockets.
+    outboxes: Mutex<Vec<Fill>>,
 }
 
 /// What a connection is used for.
@@ -70,6 +74,13 @@ impl Counters {
 
     pub(super) fn posted(&self, bytes: usize) {
         self.posted_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The outbox of an Op/Event socket that has begun.
+    pub(super) fn outbox(&self, fill: Fill) {
+        let mut outboxes = self.outboxes.lock();
+        outboxes.retain(|outbox| outbox.bytes().is_some());
+        outboxes.push(fill);
     }
 
     pub(super) fn begin(&self, kind: Use) -> InUse {
@@ -193,6 +204,9 @@ fn connections(registry: &mut Registry, figures: &ServerDiagnosticsResult, count
     );
     let most = figures.connections.iter().map(|one| one.backlog_bytes).max().unwrap_or(0);
     bytes(registry, "outbox_largest", "What waits for the slowest client", most);
+    let fills: Vec<u64> =
+        counters.outboxes.lock().iter().filter_map(Fill::bytes).map(|bytes| bytes as u64).collect();
+    bytes(registry, "event_outboxes", "What waits for clients of the Op/Event socket", fills.iter().sum());
     bytes(registry, "event_ring", "Events kept for the Op/Event socket", figures.event_ring.bytes);
     gauge(
         registry,

@@ -51,6 +51,7 @@ async fn serve(site: &Site, conn: &ConnInfo, stream: TokioIo<Upgraded>, caller: 
     let socket = upgrade::websocket(site, stream, limits.text_bytes).await.keep_alive(keep_alive);
     let (mut source, mut sink) = socket.split();
     let (connection, OpsSocket { inbox, mut outbox }) = ops_connection(limits);
+    site.0.counters.outbox(outbox.fill());
     let origin = Origin { client: Some(caller.name.to_string()), ..Origin::default() };
     let client = OpsClient { role: caller.role, origin, audit: site.0.access.audit().clone() };
     site.tasks().spawn(serve_ops(site.0.app.engine().clone(), connection, client));

@@ -29,7 +29,7 @@ use crate::access::Audit;
 
 pub use list::list;
 pub use outgoing::OutFrame;
-pub use queue::{Closed, Held, QueueReceiver, QueueSender, Weight};
+pub use queue::{Closed, Fill, Held, QueueReceiver, QueueSender, Weight};
 
 /// Bounds of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

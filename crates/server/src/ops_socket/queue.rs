@@ -1,7 +1,7 @@
 //! A queue that is bounded in items and in bytes. Senders wait; nothing is ever dropped by it.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -50,14 +50,33 @@ impl<T> Clone for QueueSender<T> {
 #[derive(Debug)]
 pub struct QueueReceiver<T> {
     queue: mpsc::Receiver<Held<T>>,
+    fill: Fill,
+}
+
+/// How full a queue is, for figures.
+#[derive(Debug, Clone)]
+pub struct Fill {
+    bytes: Weak<Semaphore>,
+    all: usize,
+}
+
+impl Fill {
+    /// Bytes that wait or are being dealt with; none when the queue has ended.
+    #[must_use]
+    pub fn bytes(&self) -> Option<usize> {
+        let bytes = self.bytes.upgrade()?;
+        Some(self.all.saturating_sub(bytes.available_permits()))
+    }
 }
 
 pub(super) fn bounded<T: Weight>(items: usize, bytes: usize) -> (QueueSender<T>, QueueReceiver<T>) {
     let most = u32::try_from(bytes.max(1)).unwrap_or(u32::MAX);
     let (sender, receiver) = mpsc::channel(items.max(1));
     // On a 32-bit machine the bound may be more than a semaphore holds.
-    let bytes = Arc::new(Semaphore::new((most as usize).min(Semaphore::MAX_PERMITS)));
-    (QueueSender { queue: sender, bytes, most }, QueueReceiver { queue: receiver })
+    let all = (most as usize).min(Semaphore::MAX_PERMITS);
+    let bytes = Arc::new(Semaphore::new(all));
+    let fill = Fill { bytes: Arc::downgrade(&bytes), all };
+    (QueueSender { queue: sender, bytes, most }, QueueReceiver { queue: receiver, fill })
 }
 
 impl<T: Weight> QueueSender<T> {
@@ -87,6 +106,11 @@ impl<T> QueueReceiver<T> {
     pub async fn recv(&mut self) -> Option<Held<T>> {
         self.queue.recv().await
     }
+
+    /// How full it is, also later.
+    pub fn fill(&self) -> Fill {
+        self.fill.clone()
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +135,20 @@ mod tests {
         assert_eq!(sender.send("four").now_or_never(), None, "its bytes count until it is dealt with");
         drop(first);
         assert_eq!(sender.send("four").now_or_never(), Some(Ok(())));
+    }
+
+    #[tokio::test]
+    async fn how_full_it_is_can_be_asked_until_it_has_ended() {
+        let (sender, mut receiver) = bounded(2, 10);
+        let fill = receiver.fill();
+        sender.send("four").await.unwrap();
+        assert_eq!(fill.bytes(), Some(4));
+        let held = receiver.recv().await.unwrap();
+        assert_eq!(fill.bytes(), Some(4));
+        drop(held);
+        assert_eq!(fill.bytes(), Some(0));
+        drop((sender, receiver));
+        assert_eq!(fill.bytes(), None);
     }
 
     #[tokio::test]

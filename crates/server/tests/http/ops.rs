@@ -139,6 +139,7 @@ async fn a_client_that_did_not_read_is_told_how_much_it_missed_and_stays_usable(
     }
     quick.sends(json!({"op": "set_model", "session": "the end", "model": "m"})).await;
     while until(&mut quick, "error").await["session"] != "the end" {}
+    assert!(stage.figure("signalbox_event_outboxes_bytes").await > 0, "it is not read");
     assert_eq!(slow.json().await["kind"], "sessions");
     let missed = loop {
         let frame = slow.json().await;

@@ -35,6 +35,7 @@ async fn metrics_need_a_credential_and_count_what_is_there() {
         r#"signalbox_connections{transport="http"} 1"#,
         "signalbox_http_refused_total 1",
         "signalbox_outboxes_bytes 0",
+        "signalbox_event_outboxes_bytes 0",
         "signalbox_agents 0",
     ] {
         assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
