@@ -337,6 +337,12 @@ impl TurnModel {
             .filter(|item| status == "inProgress" && item["completedAtMs"].is_null())
             .filter_map(|item| item["id"].as_str().map(str::to_owned))
             .collect();
+        // Of what a snapshot had no room for, the pieces do not add up to the end.
+        let is_cut = |id: &String| {
+            let is_cut = |item: &Value| item["cutTexts"].as_array().is_some_and(|texts| !texts.is_empty());
+            items.iter().any(|item| item["id"] == id.as_str() && is_cut(item))
+        };
+        let summed = open.iter().filter(|id| !is_cut(id)).cloned().collect();
         Ok(Self {
             id: text(&turn["id"])?,
             status,
@@ -345,7 +351,7 @@ impl TurnModel {
             plan: turn["plan"].clone(),
             diff: turn["diff"].clone(),
             usage: turn["tokenUsage"].clone(),
-            summed: open.clone(),
+            summed,
             completed: BTreeSet::new(),
             open,
         })
