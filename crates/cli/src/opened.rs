@@ -65,7 +65,7 @@ pub(crate) async fn serve(
             _ = signals.next() => return Ok(()),
             () = served.connection.closed() => {}
         }
-        if was_stopped(setup, served.pid) {
+        if Holder::has_left(&setup.home, served.pid) {
             return Err(OpenedError::Gone);
         }
         tell("the server has died; having another one open the same addresses");
@@ -85,11 +85,6 @@ pub(crate) async fn serve(
         };
         announce(&served.opened, served.pid);
     }
-}
-
-/// Whether the server left because somebody wanted it to: it says so in the lock before it does.
-fn was_stopped(setup: &Setup, pid: u32) -> bool {
-    Holder::last(&setup.home).is_none_or(|holder| holder.pid == pid && holder.leaving)
 }
 
 /// Addresses that are open as long as this lives.

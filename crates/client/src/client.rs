@@ -98,12 +98,7 @@ impl Client {
         reader: impl AsyncRead + Unpin + Send + 'static,
         writer: impl AsyncWrite + Unpin + Send + 'static,
     ) -> (Self, Events) {
-        let tasks = TaskTracker::new();
-        let (received, incoming) = frames();
-        let (outgoing, sent) = frames();
-        tasks.spawn(lines::read(reader, received));
-        tasks.spawn(lines::write(writer, sent));
-        Self::connect_with(incoming, outgoing, CallOptions::default(), &tasks)
+        Self::over(|received| lines::read(reader, received), |sent| lines::write(writer, sent))
     }
 
     /// A connection over two streams of frames with `Content-Length` headers, as servers of the Language Server Protocol
@@ -112,11 +107,23 @@ impl Client {
         reader: impl AsyncRead + Unpin + Send + 'static,
         writer: impl AsyncWrite + Unpin + Send + 'static,
     ) -> (Self, Events) {
+        Self::over(|received| lengths::read(reader, received), |sent| lengths::write(writer, sent))
+    }
+
+    /// A connection whose frames these two futures carry, each on a task of its own.
+    fn over<R, W>(
+        read: impl FnOnce(FrameSender) -> R,
+        write: impl FnOnce(FrameReceiver) -> W,
+    ) -> (Self, Events)
+    where
+        R: Future<Output: Send> + Send + 'static,
+        W: Future<Output: Send> + Send + 'static,
+    {
         let tasks = TaskTracker::new();
         let (received, incoming) = frames();
         let (outgoing, sent) = frames();
-        tasks.spawn(lengths::read(reader, received));
-        tasks.spawn(lengths::write(writer, sent));
+        tasks.spawn(read(received));
+        tasks.spawn(write(sent));
         Self::connect_with(incoming, outgoing, CallOptions::default(), &tasks)
     }
 

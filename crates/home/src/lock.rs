@@ -127,6 +127,13 @@ impl Holder {
         File::open(home.lock_file()).ok().and_then(|mut file| read(&mut file))
     }
 
+    /// Whether the server of this process id, which is gone, left because somebody wanted it to: it says so in the lock
+    /// file before it does.
+    #[must_use]
+    pub fn has_left(home: &Home, pid: u32) -> bool {
+        Self::last(home).is_none_or(|holder| holder.pid == pid && holder.leaving)
+    }
+
     /// Who holds the home's lock right now.
     #[must_use]
     pub fn current(home: &Home) -> Held {

@@ -72,7 +72,7 @@ pub use pending::{PendingRequest, RequestEnd};
 pub use post::PostOptions;
 pub use registry::{Registry, RegistryError};
 pub use transport::{
-    Due, Framed, Framing, Heard, KeepAlive, LineDecoder, Lines, Memory, MemoryClient, MemoryError, Prefixed,
+    Due, Framed, Framing, Heard, KeepAlive, LineDecoder, Memory, MemoryClient, MemoryError, Prefixed,
     Protocol, Received, Source, Stdio, StdioSink, StdioSource, Transport, TransportLimits, UnixDoor,
     WebSocket, memory, sniff,
 };

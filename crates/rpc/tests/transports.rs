@@ -12,8 +12,8 @@ use std::time::Duration;
 use common::{LIMIT, options, refusal, service, within};
 use serde_json::{Value, json};
 use signalbox_rpc::{
-    CloseReason, ConnOptions, Connection, DeltaKey, Frame, Lines, OutboxLimits, Overflow, Peer, Pushed,
-    Stdio, UnixDoor, serve,
+    CloseReason, ConnOptions, Connection, DeltaKey, Frame, Framed, Framing, OutboxLimits, Overflow, Peer,
+    Pushed, Stdio, UnixDoor, serve,
 };
 use tokio::io::{
     AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines as TokioLines, ReadHalf,
@@ -37,7 +37,7 @@ fn byte_client(options: ConnOptions) -> ByteClient {
     let (reader, writer) = tokio::io::split(ours);
     let connection = Connection::new(service().0, options);
     let peer = connection.peer().clone();
-    let served = tokio::spawn(connection.serve(Lines::new(reader, writer)));
+    let served = tokio::spawn(connection.serve(Framed::new(Framing::Lines, reader, writer)));
     let (output, input) = tokio::io::split(theirs);
     ByteClient { input, output: BufReader::new(output).lines(), peer, served }
 }
@@ -273,7 +273,7 @@ async fn three_clients_share_a_unix_socket_and_one_end_is_nobody_elses() {
                 let service = service.clone();
                 async move {
                     let (reader, writer) = stream.into_split();
-                    serve(Lines::new(reader, writer), service, options).await;
+                    serve(Framed::new(Framing::Lines, reader, writer), service, options).await;
                 }
             };
             door.run(8, shutdown.clone(), &tasks, handle).await;
@@ -415,7 +415,7 @@ async fn what_the_server_writes_is_bounded_for_a_client_that_never_reads_its_soc
     let (reader, writer) = ours.into_split();
     let connection = Connection::new(service().0, options());
     let peer = connection.peer().clone();
-    let served = tokio::spawn(connection.serve(Lines::new(reader, writer)));
+    let served = tokio::spawn(connection.serve(Framed::new(Framing::Lines, reader, writer)));
     let frame = Frame::notification("n", &json!({"text": "x".repeat(50_000)})).unwrap();
     let mut pushed = 0_usize;
     while peer.notify(frame.clone()) == Pushed::Queued {

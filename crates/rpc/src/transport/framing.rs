@@ -12,12 +12,25 @@ use super::{LengthDecoder, LineDecoder, Received, Source, Transport, TransportLi
 use crate::hooks::CloseReason;
 use crate::outbox::{Burst, OutboxReader};
 
+/// What one read asks for.
+const READ_BYTES: usize = 16 * 1024;
+/// Read buffers that have grown beyond this are given back when they are empty.
+const READ_KEPT_BYTES: usize = 128 * 1024;
 /// What is kept of the buffer that frames are put together in.
 const KEPT_BYTES: usize = 16 * 1024;
 /// Frames from this size on are written from where they are instead of being copied together.
 const LARGE_FRAME: usize = 64 * 1024;
 /// Room for so many frames of a burst is kept.
 const BURST_FRAMES_KEPT: usize = 64;
+
+/// A decoder's buffer with room for a read.
+pub(super) fn ready(buffer: &mut BytesMut) -> &mut BytesMut {
+    if buffer.is_empty() && buffer.capacity() > READ_KEPT_BYTES {
+        *buffer = BytesMut::new();
+    }
+    buffer.reserve(READ_BYTES);
+    buffer
+}
 
 /// How frames are told apart in a stream of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,13 +3,10 @@
 use bytes::{Buf, BytesMut};
 
 use super::Received;
+use super::framing::ready;
 use crate::error::RpcError;
 use crate::hooks::{CloseReason, Violation};
 
-/// What one read asks for.
-const READ_BYTES: usize = 16 * 1024;
-/// Buffers that have grown beyond this are given back when they are empty.
-const KEPT_BYTES: usize = 128 * 1024;
 /// The most that one block of headers may have, its end included.
 pub const MAX_HEADER_BYTES: usize = 8 * 1024;
 /// The one header that counts.
@@ -49,11 +46,7 @@ impl LengthDecoder {
 
     /// Where the next bytes are to be appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
-            self.buffer = BytesMut::new();
-        }
-        self.buffer.reserve(READ_BYTES);
-        &mut self.buffer
+        ready(&mut self.buffer)
     }
 
     /// The next frame, or what is wrong with it, if that can be told.

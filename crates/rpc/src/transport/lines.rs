@@ -1,49 +1,9 @@
 //! Frames as lines.
 
-use std::future::Future;
-
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::framing::ByteSource;
-use super::{Framed, Framing, Received, Transport, TransportLimits};
-use crate::hooks::CloseReason;
-use crate::outbox::OutboxReader;
-
-/// What one read asks for.
-const READ_BYTES: usize = 16 * 1024;
-/// Buffers that have grown beyond this are given back when they are empty.
-const KEPT_BYTES: usize = 128 * 1024;
-
-/// Lines over a reader and a writer.
-#[derive(Debug)]
-pub struct Lines<R, W> {
-    reader: R,
-    writer: W,
-}
-
-impl<R, W> Lines<R, W> {
-    /// Lines over the two halves of a stream.
-    pub fn new(reader: R, writer: W) -> Self {
-        Self { reader, writer }
-    }
-}
-
-impl<R, W> Transport for Lines<R, W>
-where
-    R: AsyncRead + Unpin + Send + 'static,
-    W: AsyncWrite + Unpin + Send + 'static,
-{
-    type Source = ByteSource<R>;
-
-    fn open(
-        self,
-        outbox: OutboxReader,
-        limits: TransportLimits,
-    ) -> (Self::Source, impl Future<Output = Result<(), CloseReason>> + Send) {
-        Framed::new(Framing::Lines, self.reader, self.writer).open(outbox, limits)
-    }
-}
+use super::Received;
+use super::framing::ready;
 
 /// Cuts a byte stream into lines. A line that exceeds the limit is reported once, as soon as it does, and then
 /// skipped without being kept.
@@ -64,11 +24,7 @@ impl LineDecoder {
 
     /// Where the next bytes are to be appended.
     pub fn buffer(&mut self) -> &mut BytesMut {
-        if self.buffer.is_empty() && self.buffer.capacity() > KEPT_BYTES {
-            self.buffer = BytesMut::new();
-        }
-        self.buffer.reserve(READ_BYTES);
-        &mut self.buffer
+        ready(&mut self.buffer)
     }
 
     /// The next line, if there is a whole one.

@@ -24,7 +24,7 @@ use crate::outbox::OutboxReader;
 
 pub use framing::{ByteSource, Framed, Framing};
 pub use lengths::{LengthDecoder, MAX_HEADER_BYTES};
-pub use lines::{LineDecoder, Lines};
+pub use lines::LineDecoder;
 pub use memory::{Memory, MemoryClient, MemoryError, memory};
 pub use prefixed::Prefixed;
 pub use sniff::{Protocol, sniff};

@@ -373,7 +373,7 @@ impl<S: Fn(&str)> Pump<S> {
             return self.tracker.given_up();
         }
         let error = error.map(|error| error.to_string());
-        if self.was_stopped(link.pid) {
+        if Holder::has_left(&self.options.home, link.pid) {
             tracing::info!("the server was stopped; another is started when the client asks for something");
             self.deadline = None;
             if self.tracker.is_asked() {
@@ -384,14 +384,6 @@ impl<S: Fn(&str)> Pump<S> {
         }
         tracing::warn!(error, "the server is gone; looking for another");
         self.seek();
-    }
-
-    /// Whether the server left because somebody wanted it to: it says so in the lock before it does.
-    fn was_stopped(&self, pid: u32) -> bool {
-        match Holder::last(&self.options.home) {
-            None => true,
-            Some(holder) => holder.pid == pid && holder.leaving,
-        }
     }
 
     fn seek(&mut self) {
