@@ -1,16 +1,17 @@
 //! Every message that is sent to an agent, in the types of the schema crate. Nothing else names that crate.
+//!
+//! Here is what a message is framed in and how it waits; what it says is in one file a version of ACP.
 
-use std::collections::BTreeMap;
+mod v1;
+
 use std::path::{Path, PathBuf};
 
-use agent_client_protocol_schema::ProtocolVersion;
-use agent_client_protocol_schema::v1 as acp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use signalbox_facts::ConfigValue;
 
 use crate::handle::{Answer, ElicitationAnswer, PromptBlock};
-use crate::spec::{McpServer, McpTransport};
+use crate::spec::McpServer;
 
 /// A message that could not be put into JSON (a path that is no UTF-8). Nothing of it was written.
 #[derive(Debug, thiserror::Error)]
@@ -70,37 +71,15 @@ const KEEP_BYTES: usize = 256 << 10;
 
 impl Outbox {
     pub(crate) fn initialize(&mut self, id: u64, version: u16) -> Result<(), Unwritable> {
-        // Neither files nor terminals of the client: agents do both better themselves.
-        let session = acp::ClientSessionCapabilities::new()
-            .compaction(acp::CompactionCapabilities::new())
-            .notices(acp::NoticeCapabilities::new())
-            .config_options(
-                acp::SessionConfigOptionsCapabilities::new()
-                    .boolean(acp::BooleanConfigOptionCapabilities::new()),
-            );
-        let capabilities = acp::ClientCapabilities::new()
-            .session(session)
-            .plan(acp::PlanCapabilities::new())
-            .elicitation(acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new()));
-        let info =
-            acp::Implementation::new("signalbox", env!("CARGO_PKG_VERSION")).title("signalbox".to_owned());
-        let params = acp::InitializeRequest::new(ProtocolVersion::from(version))
-            .client_capabilities(capabilities)
-            .client_info(info);
-        self.request(id, "initialize", params)
+        self.request(id, "initialize", v1::initialize(version))
     }
 
     pub(crate) fn authenticate(&mut self, id: u64, method: &str) -> Result<(), Unwritable> {
-        self.request(id, "authenticate", acp::AuthenticateRequest::new(method.to_owned()))
+        self.request(id, "authenticate", v1::authenticate(method))
     }
 
     pub(crate) fn new_session(&mut self, id: u64, opening: Opening) -> Result<(), Unwritable> {
-        let params = acp::NewSessionRequest::new(opening.cwd)
-            .additional_directories(opening.roots)
-            .mcp_servers(mcp_servers(opening.mcp_servers))
-            .system_prompt(system_prompt(opening.instructions))
-            .meta(some(opening.meta));
-        self.request(id, "session/new", params)
+        self.request(id, "session/new", v1::new_session(opening))
     }
 
     pub(crate) fn load_session(
@@ -109,12 +88,7 @@ impl Outbox {
         session: &str,
         opening: Opening,
     ) -> Result<(), Unwritable> {
-        let params = acp::LoadSessionRequest::new(session.to_owned(), opening.cwd)
-            .additional_directories(opening.roots)
-            .mcp_servers(mcp_servers(opening.mcp_servers))
-            .system_prompt(system_prompt(opening.instructions))
-            .meta(some(opening.meta));
-        self.request(id, "session/load", params)
+        self.request(id, "session/load", v1::load_session(session, opening))
     }
 
     pub(crate) fn resume_session(
@@ -123,15 +97,9 @@ impl Outbox {
         session: &str,
         opening: Opening,
     ) -> Result<(), Unwritable> {
-        let params = acp::ResumeSessionRequest::new(session.to_owned(), opening.cwd)
-            .additional_directories(opening.roots)
-            .mcp_servers(mcp_servers(opening.mcp_servers))
-            .system_prompt(system_prompt(opening.instructions))
-            .meta(some(opening.meta));
-        self.request(id, "session/resume", params)
+        self.request(id, "session/resume", v1::resume_session(session, opening))
     }
 
-    /// Not stable in the protocol, so without a type in the crate as it is used here.
     pub(crate) fn fork_session(
         &mut self,
         id: u64,
@@ -140,26 +108,11 @@ impl Outbox {
         roots: &[PathBuf],
         servers: Vec<McpServer>,
     ) -> Result<(), Unwritable> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Fork<'a> {
-            session_id: &'a str,
-            cwd: &'a Path,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            additional_directories: &'a [PathBuf],
-            mcp_servers: Vec<acp::McpServer>,
-        }
-        let params = Fork {
-            session_id: session,
-            cwd,
-            additional_directories: roots,
-            mcp_servers: mcp_servers(servers),
-        };
-        self.request(id, "session/fork", params)
+        self.request(id, "session/fork", v1::fork_session(session, cwd, roots, servers))
     }
 
     pub(crate) fn close_session(&mut self, id: u64, session: &str) -> Result<(), Unwritable> {
-        self.request(id, "session/close", acp::CloseSessionRequest::new(session.to_owned()))
+        self.request(id, "session/close", v1::close_session(session))
     }
 
     pub(crate) fn set_option(
@@ -169,31 +122,15 @@ impl Outbox {
         option: &str,
         value: &ConfigValue,
     ) -> Result<(), Unwritable> {
-        let value = match value {
-            ConfigValue::Flag(flag) => acp::SessionConfigOptionValue::boolean(*flag),
-            ConfigValue::Choice(choice) => acp::SessionConfigOptionValue::value_id(choice.clone()),
-        };
-        let params = acp::SetSessionConfigOptionRequest::new(session.to_owned(), option.to_owned(), value);
-        self.request(id, "session/set_config_option", params)
+        self.request(id, "session/set_config_option", v1::set_option(session, option, value))
     }
 
     pub(crate) fn set_mode(&mut self, id: u64, session: &str, mode: &str) -> Result<(), Unwritable> {
-        self.request(
-            id,
-            "session/set_mode",
-            acp::SetSessionModeRequest::new(session.to_owned(), mode.to_owned()),
-        )
+        self.request(id, "session/set_mode", v1::set_mode(session, mode))
     }
 
-    /// Taken out of the protocol before it was stable, and still the only way with some agents.
     pub(crate) fn set_model(&mut self, id: u64, session: &str, model: &str) -> Result<(), Unwritable> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct SetModel<'a> {
-            session_id: &'a str,
-            model_id: &'a str,
-        }
-        self.request(id, "session/set_model", SetModel { session_id: session, model_id: model })
+        self.request(id, "session/set_model", v1::set_model(session, model))
     }
 
     pub(crate) fn prompt(
@@ -203,40 +140,19 @@ impl Outbox {
         blocks: Vec<PromptBlock>,
         meta: Map<String, Value>,
     ) -> Result<(), Unwritable> {
-        let blocks = blocks.into_iter().map(block).collect();
-        self.request(
-            id,
-            "session/prompt",
-            acp::PromptRequest::new(session.to_owned(), blocks).meta(some(meta)),
-        )
+        self.request(id, "session/prompt", v1::prompt(session, blocks, meta))
     }
 
     pub(crate) fn cancel(&mut self, session: &str) -> Result<(), Unwritable> {
-        let params = acp::CancelNotification::new(session.to_owned());
-        self.put(&Frame { jsonrpc: "2.0", id: None, method: "session/cancel", params })
+        self.put(&Frame { jsonrpc: "2.0", id: None, method: "session/cancel", params: v1::cancel(session) })
     }
 
     pub(crate) fn permission(&mut self, id: &Value, answer: Answer) {
-        let outcome = match answer {
-            Answer::Selected(option) => {
-                acp::RequestPermissionOutcome::Selected(acp::SelectedPermissionOutcome::new(option))
-            }
-            Answer::Cancelled => acp::RequestPermissionOutcome::Cancelled,
-        };
-        self.reply(id, acp::RequestPermissionResponse::new(outcome));
+        self.reply(id, v1::permission(answer));
     }
 
     pub(crate) fn elicitation(&mut self, id: &Value, answer: ElicitationAnswer) {
-        let action = match answer {
-            ElicitationAnswer::Accept(values) => {
-                let content: BTreeMap<_, _> =
-                    values.into_iter().filter_map(|(key, value)| Some((key, form_value(value)?))).collect();
-                acp::ElicitationAction::Accept(acp::ElicitationAcceptAction::new().content(content))
-            }
-            ElicitationAnswer::Decline => acp::ElicitationAction::Decline,
-            ElicitationAnswer::Cancel => acp::ElicitationAction::Cancel,
-        };
-        self.reply(id, acp::CreateElicitationResponse::new(action));
+        self.reply(id, v1::elicitation(answer));
     }
 
     /// Refuses a request that is none of ours.
@@ -309,70 +225,14 @@ fn some(meta: Map<String, Value>) -> Option<Map<String, Value>> {
     (!meta.is_empty()).then_some(meta)
 }
 
-fn system_prompt(instructions: Option<String>) -> Option<acp::SystemPrompt> {
-    Some(acp::SystemPrompt::new(vec![block(PromptBlock::Text(instructions?))]))
-}
-
-fn block(block: PromptBlock) -> acp::ContentBlock {
-    match block {
-        PromptBlock::Text(text) => acp::ContentBlock::Text(acp::TextContent::new(text)),
-        PromptBlock::Context(text) => {
-            let annotations = acp::Annotations::new().audience(vec![acp::Role::Assistant]);
-            acp::ContentBlock::Text(acp::TextContent::new(text).annotations(annotations))
-        }
-        PromptBlock::Image { mime, data, uri } => {
-            acp::ContentBlock::Image(acp::ImageContent::new(data, mime).uri(uri))
-        }
-        PromptBlock::Link { uri, name, mime } => {
-            acp::ContentBlock::ResourceLink(acp::ResourceLink::new(name, uri).mime_type(mime))
-        }
-        PromptBlock::Resource { uri, text, mime } => {
-            let contents = acp::TextResourceContents::new(text, uri).mime_type(mime);
-            let resource = acp::EmbeddedResourceResource::TextResourceContents(contents);
-            acp::ContentBlock::Resource(acp::EmbeddedResource::new(resource))
-        }
-    }
-}
-
-fn form_value(value: Value) -> Option<acp::ElicitationContentValue> {
-    Some(match value {
-        Value::String(text) => acp::ElicitationContentValue::String(text),
-        Value::Bool(flag) => acp::ElicitationContentValue::Boolean(flag),
-        Value::Number(number) => match number.as_i64() {
-            Some(whole) => acp::ElicitationContentValue::Integer(whole),
-            None => acp::ElicitationContentValue::Number(number.as_f64()?),
-        },
-        Value::Array(list) => acp::ElicitationContentValue::StringArray(
-            list.into_iter().filter_map(|value| Some(value.as_str()?.to_owned())).collect(),
-        ),
-        Value::Null | Value::Object(_) => return None,
-    })
-}
-
-fn mcp_servers(servers: Vec<McpServer>) -> Vec<acp::McpServer> {
-    let headers = |headers: BTreeMap<String, String>| {
-        headers.into_iter().map(|(name, value)| acp::HttpHeader::new(name, value)).collect::<Vec<_>>()
-    };
-    let servers = servers.into_iter().map(|McpServer { name, transport }| match transport {
-        McpTransport::Stdio { command, args, env } => {
-            let env = env.into_iter().map(|(name, value)| acp::EnvVariable::new(name, value)).collect();
-            acp::McpServer::Stdio(acp::McpServerStdio::new(name, command).args(args).env(env))
-        }
-        McpTransport::Http { url, headers: given } => {
-            acp::McpServer::Http(acp::McpServerHttp::new(name, url).headers(headers(given)))
-        }
-        McpTransport::Sse { url, headers: given } => {
-            acp::McpServer::Sse(acp::McpServerSse::new(name, url).headers(headers(given)))
-        }
-    });
-    servers.collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
+    use crate::spec::McpTransport;
 
     fn written(outbox: &Outbox) -> Value {
         assert_eq!(outbox.pending().last(), Some(&b'\n'));
