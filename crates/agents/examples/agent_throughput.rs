@@ -70,6 +70,7 @@ async fn measure(chunks: usize, bytes: usize) -> Result<(), Failure> {
         env: Environment::default(),
         cwd: PathBuf::from("/"),
         ask_modes: vec![],
+        edit_modes: vec![],
         yolo_modes: vec![],
         protocol: 1,
         quirks: Quirks::NONE,

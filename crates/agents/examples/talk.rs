@@ -29,6 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         env: Environment(std::env::vars().collect()),
         cwd: cwd.clone(),
         ask_modes: known.map(|preset| texts(preset.ask_modes)).unwrap_or_default(),
+        edit_modes: known.map(|preset| texts(preset.edit_modes)).unwrap_or_default(),
         yolo_modes: known.map(|preset| texts(preset.yolo_modes)).unwrap_or_default(),
         protocol: 1,
         quirks: known.map_or(Quirks::NONE, |preset| preset.quirks),

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::driver;
 use crate::event::RequestKey;
 use crate::queue::{self, AgentEvents};
-use crate::spec::{LaunchSpec, Limits, OpenSession};
+use crate::spec::{LaunchSpec, Limits, OpenSession, Posture};
 
 /// Chosen by the caller to recognise the answer to a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -121,7 +121,7 @@ pub(crate) enum Request {
     Model(Token, String),
     Effort(Token, String),
     Mode(Token, String),
-    Yolo(Token, bool),
+    Posture(Token, Posture),
     Option(Token, String, ConfigValue),
     Fork(Token, ForkRequest),
 }
@@ -252,12 +252,12 @@ impl Agent {
         self.send(Request::Mode(token, id.into()))
     }
 
-    /// Sets the mode that asks, or the one of the policy `yolo`, as the launch table names them.
+    /// Sets the mode that suits what the policy leaves to the agent, as the launch table names them.
     ///
     /// # Errors
     /// The agent is gone.
-    pub fn set_yolo(&self, token: Token, yolo: bool) -> Result<(), SendError> {
-        self.send(Request::Yolo(token, yolo))
+    pub fn set_posture(&self, token: Token, posture: Posture) -> Result<(), SendError> {
+        self.send(Request::Posture(token, posture))
     }
 
     /// Sets an option by its id.

@@ -30,8 +30,8 @@ pub use presets::{Preset, preset, presets};
 pub use process::find_program;
 pub use queue::AgentEvents;
 pub use spec::{
-    Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, base_environment, environment,
-    offered_variables,
+    Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, Posture, base_environment,
+    environment, offered_variables,
 };
 pub use update::{
     AgentModes, Command, Content, NoticeSeverity, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch,

@@ -17,6 +17,9 @@ pub struct Preset {
     pub needs: &'static [&'static str],
     /// Modes in which it asks, best first. Empty: it asks as it starts, or never (see `mediated`).
     pub ask_modes: &'static [&'static str],
+    /// Modes for policies that allow edits inside the roots, best first. Empty: those of `ask_modes`, where our policy
+    /// answers for the user. Only for agents that confine what they do unasked.
+    pub edit_modes: &'static [&'static str],
     /// Modes for the policy yolo, best first.
     pub yolo_modes: &'static [&'static str],
     /// Whether it asks before it acts at all.
@@ -74,6 +77,7 @@ impl Preset {
         download: None,
         needs: &[],
         ask_modes: &[],
+        edit_modes: &[],
         yolo_modes: &[],
         mediated: true,
         env: &[],
@@ -122,6 +126,8 @@ mod tests {
             assert!(!preset.commands.is_empty() && preset.commands.iter().all(|line| !line.is_empty()));
             assert!(!preset.title.is_empty() && !preset.install_hint.is_empty(), "{}", preset.provider);
             assert!(preset.mediated || preset.ask_modes.is_empty(), "{}", preset.provider);
+            let edits_unasked = !preset.edit_modes.is_empty();
+            assert!(preset.quirks.confines_commands || !edits_unasked, "{}", preset.provider);
         }
     }
 

@@ -25,6 +25,8 @@ pub struct LaunchSpec {
     pub cwd: PathBuf,
     /// Session modes in which this agent asks before it acts; the first one it offers is set. Empty: it always asks.
     pub ask_modes: Vec<String>,
+    /// Session modes for policies that allow edits; empty: those of `ask_modes`.
+    pub edit_modes: Vec<String>,
     /// Session modes for the policy `yolo`; the first one it offers is set. Empty: the agent's mode is left alone.
     pub yolo_modes: Vec<String>,
     /// Highest ACP version to offer; 1 is what this crate speaks.
@@ -50,14 +52,26 @@ pub struct OpenSession {
     pub effort: Option<String>,
     /// Agent options by id, applied after model and effort.
     pub options: BTreeMap<String, Value>,
-    /// Whether the policy is yolo: chooses between `ask_modes` and `yolo_modes`.
-    pub yolo: bool,
+    /// What the policy leaves to the agent: chooses between `ask_modes`, `edit_modes` and `yolo_modes`.
+    pub posture: Posture,
     /// Instructions, sent as system prompt to agents that take one ([`crate::AgentInfo::takes_instructions`]).
     pub instructions: Option<String>,
     /// MCP servers for the session; those whose transport the agent lacks are left out with a warning.
     pub mcp_servers: Vec<McpServer>,
     /// `_meta` of the opening request (trace context and the like).
     pub meta: Map<String, Value>,
+}
+
+/// How much a policy leaves to the agent itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Posture {
+    /// It shall ask before it changes anything.
+    #[default]
+    Ask,
+    /// It may edit inside the roots, and run what it confines itself.
+    Edits,
+    /// It need not ask.
+    Loose,
 }
 
 /// An MCP server that the agent shall connect to.

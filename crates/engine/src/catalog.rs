@@ -29,6 +29,8 @@ pub struct ProviderEntry {
     pub cwd: Option<PathBuf>,
     /// Modes in which it asks, best first.
     pub ask_modes: Vec<String>,
+    /// Modes for policies that allow edits, best first; empty: those of `ask_modes`.
+    pub edit_modes: Vec<String>,
     /// Modes for the policy yolo, best first.
     pub yolo_modes: Vec<String>,
     /// Highest ACP version to offer.
@@ -183,6 +185,7 @@ impl Catalog {
             env,
             cwd: entry.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
             ask_modes: entry.ask_modes.clone(),
+            edit_modes: entry.edit_modes.clone(),
             yolo_modes: entry.yolo_modes.clone(),
             protocol: entry.protocol,
             quirks: entry.quirks,
@@ -226,6 +229,7 @@ impl ProviderEntry {
             allow_env: strings(preset.env),
             cwd: None,
             ask_modes: strings(preset.ask_modes),
+            edit_modes: strings(preset.edit_modes),
             yolo_modes: strings(preset.yolo_modes),
             protocol: 1,
             mediated: preset.mediated,
@@ -248,6 +252,7 @@ impl ProviderEntry {
             allow_env: Vec::new(),
             cwd: None,
             ask_modes: Vec::new(),
+            edit_modes: Vec::new(),
             yolo_modes: Vec::new(),
             protocol: 1,
             mediated: true,

@@ -4,7 +4,19 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use signalbox_agents::Posture;
 use signalbox_facts::{Location, Mode, OptionKind, PermissionOption, Policy, Sandbox, SessionRule};
+
+/// How much a policy leaves to the agent itself. What it may do unasked inside the roots it may only do where the ceiling
+/// admits edits.
+pub(crate) fn posture(policy: Policy) -> Posture {
+    match policy.mode {
+        _ if policy.lets_agents_loose() => Posture::Loose,
+        _ if policy.sandbox == Sandbox::ReadOnly => Posture::Ask,
+        Mode::AcceptEdits | Mode::NeverAsk => Posture::Edits,
+        Mode::Ask | Mode::Yolo => Posture::Ask,
+    }
+}
 
 /// What a permission request is about, as far as it is known.
 #[derive(Clone, Copy, Debug)]
@@ -207,6 +219,19 @@ mod tests {
     fn verdict(mode: Mode, sandbox: Sandbox, kind: Option<&str>, locations: &[Location]) -> Verdict {
         let roots = [PathBuf::from("/repo")];
         decide(Policy { mode, sandbox }, subject(kind, locations, &roots), &[])
+    }
+
+    #[test]
+    fn an_agent_is_let_go_as_far_as_mode_and_ceiling_both_say() {
+        let of = |mode, sandbox| posture(Policy { mode, sandbox });
+        for mode in [Mode::Ask, Mode::AcceptEdits, Mode::NeverAsk] {
+            assert_eq!(of(mode, Sandbox::ReadOnly), Posture::Ask, "{mode:?}");
+        }
+        assert_eq!(of(Mode::Ask, Sandbox::DangerFullAccess), Posture::Ask);
+        assert_eq!(of(Mode::AcceptEdits, Sandbox::WorkspaceWrite), Posture::Edits);
+        assert_eq!(of(Mode::NeverAsk, Sandbox::WorkspaceWrite), Posture::Edits);
+        assert_eq!(of(Mode::NeverAsk, Sandbox::DangerFullAccess), Posture::Loose);
+        assert_eq!(of(Mode::Yolo, Sandbox::WorkspaceWrite), Posture::Loose);
     }
 
     #[test]

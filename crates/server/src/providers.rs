@@ -85,6 +85,10 @@ fn entry(
     }
     if let Some(mode) = &configured.ask_mode {
         entry.ask_modes = vec![mode.clone()];
+        entry.edit_modes.clear();
+    }
+    if let Some(mode) = &configured.edit_mode {
+        entry.edit_modes = vec![mode.clone()];
     }
     if let Some(mode) = &configured.yolo_mode {
         entry.yolo_modes = vec![mode.clone()];
@@ -139,6 +143,19 @@ mod tests {
         );
         assert_eq!(entry.protocol, 2);
         assert!(entry.reads_rules.is_empty());
+    }
+
+    #[test]
+    fn a_mode_that_is_named_holds_for_edits_too_unless_they_have_their_own() {
+        let (_, catalog, _folder) = configured("[providers.codex]\nask_mode = \"careful\"\n");
+        let entry = catalog.unwrap().entry(&Provider::new("codex")).unwrap().clone();
+        assert_eq!((entry.ask_modes, entry.edit_modes), (vec!["careful".to_owned()], vec![]));
+        let (_, catalog, _folder) = configured("[providers.codex]\nedit_mode = \"quick\"\n");
+        let entry = catalog.unwrap().entry(&Provider::new("codex")).unwrap().clone();
+        assert_eq!(
+            (entry.ask_modes, entry.edit_modes),
+            (vec!["read-only".to_owned()], vec!["quick".to_owned()])
+        );
     }
 
     #[test]

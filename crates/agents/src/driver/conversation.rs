@@ -108,6 +108,7 @@ pub(super) struct Conversation {
     /// Program and arguments, for logins that use the same.
     pub(super) command_line: Vec<String>,
     pub(super) ask_modes: Vec<String>,
+    pub(super) edit_modes: Vec<String>,
     pub(super) yolo_modes: Vec<String>,
     pub(super) quirks: Quirks,
     pub(super) login_hint: Option<&'static str>,
@@ -165,6 +166,7 @@ impl Conversation {
             protocol: spec.protocol.max(1),
             command_line: std::iter::once(&spec.command).chain(&spec.args).cloned().collect(),
             ask_modes: spec.ask_modes.clone(),
+            edit_modes: spec.edit_modes.clone(),
             yolo_modes: spec.yolo_modes.clone(),
             quirks: spec.quirks,
             login_hint: preset(spec.provider.as_str()).and_then(|preset| preset.login_hint),
@@ -371,7 +373,7 @@ impl Conversation {
             Request::Model(token, _)
             | Request::Effort(token, _)
             | Request::Mode(token, _)
-            | Request::Yolo(token, _)
+            | Request::Posture(token, _)
             | Request::Option(token, ..) => self.option_set(token, refused()),
             Request::Fork(token, _) => {
                 let message = "too many settings wait for the agent".to_owned();
@@ -484,7 +486,7 @@ impl Conversation {
                 Request::Model(token, _)
                 | Request::Effort(token, _)
                 | Request::Mode(token, _)
-                | Request::Yolo(token, _)
+                | Request::Posture(token, _)
                 | Request::Option(token, ..) => self.option_set(token, Err(RefusedSetting::AgentGone)),
                 Request::Fork(token, _) => self.forked(token, Err(RefusedSetting::AgentGone)),
                 Request::Cancel

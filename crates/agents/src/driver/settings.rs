@@ -11,6 +11,7 @@ use super::conversation::{Call, Conversation};
 use crate::decode::{self, RpcError};
 use crate::event::{AgentEvent, AgentInfo, RefusedSetting};
 use crate::handle::{Request, Token};
+use crate::spec::Posture;
 use crate::update::{AgentModes, Update};
 
 /// Longest wait for the answer to one setting; the session goes on without it.
@@ -262,7 +263,7 @@ fn choose(option: &ConfigOption, choice: &str) -> Result<Means, RefusedSetting> 
 impl Conversation {
     /// What to set right after a session is opened, in this order: the mode first, because it may be dangerous.
     pub(super) fn arrangement(&mut self) -> VecDeque<Wanted> {
-        let mut all = VecDeque::from([self.policy_mode(self.open.yolo)]);
+        let mut all = VecDeque::from([self.policy_mode(self.open.posture)]);
         all.extend(self.open.model.clone().map(Wanted::Model));
         all.extend(self.open.effort.clone().map(Wanted::Effort));
         for (id, value) in &self.open.options {
@@ -277,9 +278,13 @@ impl Conversation {
         all
     }
 
-    fn policy_mode(&self, yolo: bool) -> Wanted {
-        let candidates = if yolo { &self.yolo_modes } else { &self.ask_modes };
-        Wanted::PolicyMode { candidates: candidates.clone(), required: !yolo }
+    fn policy_mode(&self, posture: Posture) -> Wanted {
+        let candidates = match posture {
+            Posture::Edits if !self.edit_modes.is_empty() => &self.edit_modes,
+            Posture::Ask | Posture::Edits => &self.ask_modes,
+            Posture::Loose => &self.yolo_modes,
+        };
+        Wanted::PolicyMode { candidates: candidates.clone(), required: posture != Posture::Loose }
     }
 
     /// Whether a setting waits for its answer.
@@ -292,7 +297,7 @@ impl Conversation {
             Request::Model(token, id) => (token, Wanted::Model(id)),
             Request::Effort(token, level) => (token, Wanted::Effort(level)),
             Request::Mode(token, id) => (token, Wanted::Mode(id)),
-            Request::Yolo(token, yolo) => (token, self.policy_mode(yolo)),
+            Request::Posture(token, posture) => (token, self.policy_mode(posture)),
             Request::Option(token, id, value) => (token, Wanted::Option(id, value)),
             Request::Prompt(_)
             | Request::Fork(..)

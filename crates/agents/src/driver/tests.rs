@@ -31,6 +31,7 @@ impl Talk {
             env: Environment::default(),
             cwd: PathBuf::new(),
             ask_modes: vec![],
+            edit_modes: vec![],
             yolo_modes: vec![],
             protocol: 1,
             quirks: Quirks::NONE,

@@ -1,7 +1,9 @@
 //! Opening a session: new, resumed, loaded with its replay muted, modes and models set.
 
 use serde_json::json;
-use signalbox_agents::{AgentEvent, FailureReason, LaunchSpec, OpenSession, RefusedSetting, Token, Update};
+use signalbox_agents::{
+    AgentEvent, FailureReason, LaunchSpec, OpenSession, Posture, RefusedSetting, Token, Update,
+};
 use signalbox_facts::ConfigValue;
 
 use crate::fake::SESSION;
@@ -98,7 +100,8 @@ async fn the_asking_mode_and_the_model_are_set_before_the_session_is_ready() {
 #[tokio::test]
 async fn modes_and_models_of_older_agents_are_options_too() {
     let spec = LaunchSpec { yolo_modes: vec!["yolo".into()], ..spec("old-modes") };
-    let wanted = OpenSession { yolo: true, options: [("model".to_owned(), json!("b"))].into(), ..open() };
+    let wanted =
+        OpenSession { posture: Posture::Loose, options: [("model".to_owned(), json!("b"))].into(), ..open() };
     let mut rig = Rig::with(spec, wanted, limits());
     let info = rig.ready().await;
     let options: Vec<_> =

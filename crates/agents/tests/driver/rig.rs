@@ -39,6 +39,7 @@ pub(crate) fn spec(part: &str) -> LaunchSpec {
         env: Environment(env),
         cwd: std::env::temp_dir(),
         ask_modes: vec![],
+        edit_modes: vec![],
         yolo_modes: vec![],
         protocol: 1,
         quirks: Quirks::NONE,

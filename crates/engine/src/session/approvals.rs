@@ -14,7 +14,7 @@ use super::actor::Actor;
 use super::turns::not_stored;
 use crate::activity;
 use crate::batch::Item;
-use crate::policy::{self, Rule, Subject, Verdict};
+use crate::policy::{self, Rule, Subject, Verdict, posture};
 use crate::submission::{Accepted, OpError, Resolution};
 
 /// Option of a projected question that answers nothing.
@@ -400,9 +400,9 @@ impl Actor {
     /// After the policy changed: the agent's mode, and what is parked.
     pub(super) async fn policy_in_force(&mut self) {
         let token = self.token();
-        let yolo = self.row.policy.lets_agents_loose();
+        let posture = posture(self.row.policy);
         if let Some(live) = self.agent.as_ref().filter(|live| live.ready)
-            && let Err(error) = live.agent.set_yolo(token, yolo)
+            && let Err(error) = live.agent.set_posture(token, posture)
         {
             tracing::debug!(session = %self.row.id, %error, "setting the mode of an ending agent");
         }

@@ -14,6 +14,7 @@ use signalbox_store::CommitError;
 
 use super::actor::{Actor, LiveAgent, OpenTurn};
 use crate::batch::Item;
+use crate::policy::posture;
 use crate::prompt::Document;
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 use crate::{activity, convert, title};
@@ -383,7 +384,7 @@ impl Actor {
             model: self.row.model.clone(),
             effort: self.row.effort.clone(),
             options: self.row.options.clone(),
-            yolo: self.row.policy.lets_agents_loose(),
+            posture: posture(self.row.policy),
             instructions: self.row.instructions.clone(),
             mcp_servers: Vec::new(),
             meta: Map::new(),

@@ -79,6 +79,10 @@ pub(super) const KEYS: &[Key] = &[
         provider(config, name)?.ask_mode = Some(text(value)?);
         Ok(())
     }),
+    text_key(&["providers", "*", "edit_mode"], |config, name, value| {
+        provider(config, name)?.edit_mode = Some(text(value)?);
+        Ok(())
+    }),
     text_key(&["providers", "*", "yolo_mode"], |config, name, value| {
         provider(config, name)?.yolo_mode = Some(text(value)?);
         Ok(())

@@ -57,6 +57,8 @@ pub struct ProviderConfig {
     pub cwd: Option<PathBuf>,
     /// The agent's mode in which it asks before it acts.
     pub ask_mode: Option<String>,
+    /// The agent's mode for policies that allow edits; without it `ask_mode`.
+    pub edit_mode: Option<String>,
     /// The agent's mode for the policy `yolo`.
     pub yolo_mode: Option<String>,
     /// Highest ACP version to offer: 1 or 2.
@@ -74,6 +76,7 @@ impl fmt::Debug for ProviderConfig {
             .field("env", &self.env.keys())
             .field("cwd", &self.cwd)
             .field("ask_mode", &self.ask_mode)
+            .field("edit_mode", &self.edit_mode)
             .field("yolo_mode", &self.yolo_mode)
             .field("protocol", &self.protocol)
             .field("reads_rules", &self.reads_rules)
