@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use signalbox_facts::{ConfigOption, Failure, Form, Model, PermissionOption};
 
 use crate::handle::Token;
+use crate::listed::SessionPage;
 use crate::update::{AgentModes, ToolPatch, Update};
 
 /// An open request of the agent, in this agent's life.
@@ -17,8 +18,12 @@ pub struct RequestKey(pub u64);
 /// after it the stream ends. Every accepted prompt gets exactly one [`AgentEvent::PromptEnded`] before that.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AgentEvent {
+    /// The agent has introduced itself; it was started without a session ([`crate::Visit`]).
+    Met(Box<AgentInfo>),
     /// The session is open and prompts are taken.
     Ready(Box<AgentInfo>),
+    /// A piece of the history of a session that was opened with [`crate::OpenSession::replay`], before `Ready`.
+    Replayed(Update),
     /// The agent could not be started or its session not be opened; its processes are gone. The last event.
     StartFailed(Box<AgentFailure>),
     /// Something of the conversation or of the session's state.
@@ -61,6 +66,20 @@ pub enum AgentEvent {
         token: Token,
         /// The agent's own id of the copy, for [`crate::OpenSession::resume`]. Refused: why.
         result: Result<String, RefusedSetting>,
+    },
+    /// Some of the agent's own sessions, or why it tells none.
+    Listed {
+        /// From the call.
+        token: Token,
+        /// The page.
+        result: Result<SessionPage, Box<AgentFailure>>,
+    },
+    /// One of the agent's own sessions is gone, or is not.
+    SessionDeleted {
+        /// From the call.
+        token: Token,
+        /// Not: why.
+        result: Result<(), Box<AgentFailure>>,
     },
     /// The agent has been silent in a prompt for this long; `None`: it speaks again.
     Stalled(Option<Duration>),
@@ -122,6 +141,12 @@ pub struct AgentInfo {
     pub can_fork: bool,
     /// Sessions can be listed.
     pub can_list: bool,
+    /// Sessions can be closed; one is before its agent is stopped.
+    pub can_close: bool,
+    /// Sessions can be deleted.
+    pub can_delete: bool,
+    /// The history of the session was told ([`AgentEvent::Replayed`]).
+    pub replayed: bool,
     /// Ways to log in.
     pub auth_methods: Vec<AuthMethod>,
 }

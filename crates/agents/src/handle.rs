@@ -124,6 +124,18 @@ pub(crate) enum Request {
     Posture(Token, Posture),
     Option(Token, String, ConfigValue),
     Fork(Token, ForkRequest),
+    List(Token, ListRequest),
+    DeleteSession(Token, String),
+    Open(Box<OpenSession>),
+}
+
+/// Which of the agent's own sessions shall be listed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ListRequest {
+    /// Only those of this directory.
+    pub(crate) cwd: Option<PathBuf>,
+    /// From here on, as the agent said.
+    pub(crate) cursor: Option<String>,
 }
 
 /// Where a copy of the conversation shall go on.
@@ -161,6 +173,16 @@ impl Drop for Shared {
 pub fn start(
     spec: LaunchSpec,
     open: OpenSession,
+    limits: Limits,
+    tracker: &TaskTracker,
+) -> (Agent, AgentEvents) {
+    launch(spec, Some(open), limits, tracker)
+}
+
+/// The same without a session, which may be opened later.
+pub(crate) fn launch(
+    spec: LaunchSpec,
+    open: Option<OpenSession>,
     limits: Limits,
     tracker: &TaskTracker,
 ) -> (Agent, AgentEvents) {
@@ -306,7 +328,7 @@ impl Agent {
         self.shared.stop.is_cancelled()
     }
 
-    fn send(&self, request: Request) -> Result<(), SendError> {
+    pub(crate) fn send(&self, request: Request) -> Result<(), SendError> {
         if self.shared.stop.is_cancelled() {
             return Err(SendError::Gone);
         }

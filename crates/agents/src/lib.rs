@@ -8,6 +8,7 @@ mod decode;
 mod driver;
 mod event;
 mod handle;
+mod listed;
 mod login;
 pub mod presets;
 mod process;
@@ -15,6 +16,7 @@ mod queue;
 mod spec;
 mod update;
 mod vendors;
+mod visit;
 mod wire_out;
 
 pub use event::{
@@ -25,6 +27,7 @@ pub use handle::{
     Agent, AgentGone, Answer, ElicitationAnswer, ForkRequest, PromptBlock, PromptRequest, SendError, Token,
     start,
 };
+pub use listed::{ListedSession, SessionPage};
 pub use login::login_path;
 pub use presets::{Preset, preset, presets};
 pub use process::find_program;
@@ -38,3 +41,4 @@ pub use update::{
     Update,
 };
 pub use vendors::Quirks;
+pub use visit::Visit;

@@ -46,6 +46,10 @@ pub struct OpenSession {
     pub roots: Vec<PathBuf>,
     /// The agent's own id of an earlier session to go on with.
     pub resume: Option<String>,
+    /// The history of the session that goes on is wanted: it comes as [`crate::AgentEvent::Replayed`] before the session is
+    /// ready. Then the session is opened by `session/load` if the agent can, nothing is set in it, and there is no new one
+    /// instead of it. Without `session/load` there is no history ([`crate::AgentInfo::replayed`]).
+    pub replay: bool,
     /// The agent's model id; `None` leaves the agent's choice.
     pub model: Option<String>,
     /// Reasoning effort, a value of the agent's `thought_level` option; `None` leaves it.
@@ -144,7 +148,8 @@ pub struct Limits {
     pub cancel: Duration,
     /// Silence in a prompt (with nothing asked of the user) after which [`crate::AgentEvent::Stalled`] is sent.
     pub stall: Duration,
-    /// Silence that ends the replay of a loaded session when the agent replays after its answer.
+    /// Silence that ends the replay of a loaded session when the agent replays after its answer, or when the history is
+    /// wanted.
     pub replay_quiet: Duration,
     /// Time between the steps of the stop ladder: stdin closed, SIGTERM, SIGKILL.
     pub stop_grace: Duration,

@@ -6,6 +6,7 @@ pub(crate) mod fast;
 mod fields;
 mod hello;
 mod line;
+mod listed;
 mod options;
 mod plan;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod usage;
 pub(crate) use fields::take_text;
 pub(crate) use hello::{Hello, hello};
 pub(crate) use line::{Line, RpcError, line};
+pub(crate) use listed::session_page;
 pub(crate) use options::{config_options, models, modes};
 pub(crate) use tool::{ToolContext, ToolMemory, tool_patch};
 pub(crate) use update::{Decoded, update};

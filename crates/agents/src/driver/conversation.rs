@@ -53,6 +53,8 @@ pub(super) enum Phase {
     Initializing { until: Instant },
     /// `authenticate` waits for its answer.
     Authenticating,
+    /// It has introduced itself, and nobody has asked for a session yet.
+    Met,
     /// `session/new`, `resume` or `load` waits for its answer.
     Opening,
     /// Mode, model and options are being set.
@@ -69,9 +71,30 @@ pub(super) enum Call {
     Initialize,
     Authenticate,
     Open(Way),
-    Set { origin: Origin, wanted: Wanted, until: Instant },
-    Fork { token: Token, until: Instant },
-    CloseCopy { token: Token, copy: String, until: Instant },
+    Set {
+        origin: Origin,
+        wanted: Wanted,
+        until: Instant,
+    },
+    Fork {
+        token: Token,
+        until: Instant,
+    },
+    CloseCopy {
+        token: Token,
+        copy: String,
+        until: Instant,
+    },
+    List {
+        token: Token,
+        until: Instant,
+    },
+    DeleteSession {
+        token: Token,
+        until: Instant,
+    },
+    /// Before it is stopped.
+    CloseOwn,
     Prompt,
 }
 
@@ -79,17 +102,23 @@ impl Call {
     /// When it is given up, if it has a deadline of its own.
     fn until(&mut self) -> Option<&mut Instant> {
         match self {
-            Self::Set { until, .. } | Self::Fork { until, .. } | Self::CloseCopy { until, .. } => Some(until),
-            Self::Initialize | Self::Authenticate | Self::Open(_) | Self::Prompt => None,
+            Self::Set { until, .. }
+            | Self::Fork { until, .. }
+            | Self::CloseCopy { until, .. }
+            | Self::List { until, .. }
+            | Self::DeleteSession { until, .. } => Some(until),
+            Self::Initialize | Self::Authenticate | Self::Open(_) | Self::Prompt | Self::CloseOwn => None,
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Set { until, .. } | Self::Fork { until, .. } | Self::CloseCopy { until, .. } => {
-                Some(*until)
-            }
-            Self::Initialize | Self::Authenticate | Self::Open(_) | Self::Prompt => None,
+            Self::Set { until, .. }
+            | Self::Fork { until, .. }
+            | Self::CloseCopy { until, .. }
+            | Self::List { until, .. }
+            | Self::DeleteSession { until, .. } => Some(*until),
+            Self::Initialize | Self::Authenticate | Self::Open(_) | Self::Prompt | Self::CloseOwn => None,
         }
     }
 }
@@ -104,6 +133,8 @@ pub(super) struct Conversation {
 
     pub(super) limits: Limits,
     pub(super) open: OpenSession,
+    /// It was started without a session; the first thing asked of it may open one.
+    pub(super) visiting: bool,
     pub(super) protocol: u16,
     /// Program and arguments, for logins that use the same.
     pub(super) command_line: Vec<String>,
@@ -149,15 +180,17 @@ const MAX_QUEUED: usize = 256;
 pub(super) const HELD_BYTES: usize = 4 << 20;
 
 impl Conversation {
-    /// Begins with `initialize`.
+    /// Begins with `initialize`; without a session to open it waits after that.
     pub(super) fn new(
         spec: &LaunchSpec,
-        open: OpenSession,
+        open: impl Into<Option<OpenSession>>,
         limits: Limits,
         prompting: Arc<AtomicBool>,
         now: Instant,
     ) -> Self {
+        let open = open.into();
         let mut talk = Self {
+            visiting: open.is_none(),
             out: Vec::new(),
             wire: Outbox::default(),
             end: None,
@@ -171,7 +204,7 @@ impl Conversation {
             quirks: spec.quirks,
             login_hint: preset(spec.provider.as_str()).and_then(|preset| preset.login_hint),
             limits,
-            open,
+            open: open.unwrap_or_default(),
             next_call: 0,
             calls: HashMap::new(),
             next_key: 0,
@@ -344,6 +377,10 @@ impl Conversation {
             Call::Fork { token, until } => self.fork_answered(token, until, result),
             // However it answers: more cannot be done.
             Call::CloseCopy { token, copy, .. } => self.forked(token, Ok(copy)),
+            Call::List { token, .. } => self.listing_answered(token, result),
+            Call::DeleteSession { token, .. } => self.deletion_answered(token, result),
+            // It is stopped next, whatever it says.
+            Call::CloseOwn => {}
             Call::Prompt => self.prompt_answered(result),
         }
     }
@@ -379,16 +416,26 @@ impl Conversation {
                 let message = "too many settings wait for the agent".to_owned();
                 self.forked(token, Err(RefusedSetting::Refused(message)));
             }
+            Request::List(..) | Request::DeleteSession(..) => {
+                let message = "too many calls wait for the agent";
+                self.request_lost(work, &AgentFailure::new(FailureReason::AgentFailed, message));
+            }
+            Request::Open(_) => {}
             Request::Cancel | Request::Permission(..) | Request::Elicitation(..) | Request::Dismiss(_) => {}
         }
     }
 
     /// Starts work that waits: settings one after the other, a prompt when none is on its way.
     pub(super) fn pump(&mut self, now: Instant) {
-        while self.is_ready() && !self.is_setting() {
+        while self.is_ready() && !self.is_setting() || self.needs_no_session() {
             match self.queue.pop_front() {
                 Some(Request::Prompt(prompt)) => self.start_prompt(prompt, now),
                 Some(Request::Fork(token, wish)) => self.start_fork(token, wish, now),
+                Some(Request::List(token, wish)) => {
+                    self.start_listing(token, wish.cwd.as_deref(), wish.cursor.as_deref(), now);
+                }
+                Some(Request::DeleteSession(token, session)) => self.start_deletion(token, &session, now),
+                Some(Request::Open(open)) => self.open_now(*open, now),
                 Some(work) => self.start_setting(work, now),
                 None => return,
             }
@@ -404,7 +451,7 @@ impl Conversation {
             Phase::Initializing { until } => Some(*until),
             Phase::Authenticating | Phase::Opening => Some(self.last_heard + self.limits.session),
             Phase::Settling => self.replay.as_ref().map(|replay| replay.last + self.limits.replay_quiet),
-            Phase::Arranging(_) | Phase::Ready => None,
+            Phase::Met | Phase::Arranging(_) | Phase::Ready => None,
         };
         let calls = self.calls.values().filter_map(Call::deadline);
         phase.into_iter().chain(calls).chain(self.prompt_deadline()).min()
@@ -459,6 +506,7 @@ impl Conversation {
         }
         self.expire_settings(now);
         self.expire_forks(now);
+        self.expire_listings(now);
         self.prompt_tick(now);
     }
 
@@ -467,6 +515,9 @@ impl Conversation {
         self.killed = end.kill.then(|| end.failure.clone());
         self.answer_all_cancelled();
         self.cancel_quietly();
+        if end.failure.reason == FailureReason::Stopped {
+            self.close_session();
+        }
     }
 
     /// All processes are gone: every promise is kept, and the last event reported.
@@ -477,6 +528,7 @@ impl Conversation {
                 Call::Set { origin: Origin::Asked(token), .. } => {
                     self.option_set(token, Err(RefusedSetting::AgentGone));
                 }
+                call @ (Call::List { .. } | Call::DeleteSession { .. }) => self.listing_lost(&call, &failure),
                 call => self.fork_lost(call, RefusedSetting::AgentGone),
             }
         }
@@ -489,7 +541,9 @@ impl Conversation {
                 | Request::Posture(token, _)
                 | Request::Option(token, ..) => self.option_set(token, Err(RefusedSetting::AgentGone)),
                 Request::Fork(token, _) => self.forked(token, Err(RefusedSetting::AgentGone)),
-                Request::Cancel
+                work @ (Request::List(..) | Request::DeleteSession(..)) => self.request_lost(work, &failure),
+                Request::Open(_)
+                | Request::Cancel
                 | Request::Permission(..)
                 | Request::Elicitation(..)
                 | Request::Dismiss(_) => {}

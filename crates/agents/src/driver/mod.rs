@@ -8,6 +8,7 @@ mod conversation;
 mod fork;
 mod opening;
 mod prompt;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -54,7 +55,7 @@ pub(crate) struct Shared {
 /// Runs an agent from its start to the end of its last process.
 pub(crate) async fn run(
     spec: LaunchSpec,
-    open: OpenSession,
+    open: Option<OpenSession>,
     limits: Limits,
     mut requests: mpsc::Receiver<Request>,
     sink: Sink,
@@ -287,7 +288,9 @@ impl Driver {
         if !kill {
             // Answers and a cancel first, or the agent would see the end of its input with a request open.
             self.pump(talk, sink, grace.min(FLUSH_LONGEST), |driver, talk| {
-                driver.process.stdin.is_none() || talk.wire.pending().is_empty()
+                let process = &driver.process;
+                let said = talk.wire.pending().is_empty() && !talk.is_closing_session();
+                said || process.stdin.is_none() || process.leader.status.is_some()
             })
             .await;
             self.process.stdin = None;

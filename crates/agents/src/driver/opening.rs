@@ -18,13 +18,16 @@ pub(super) enum Way {
     Load,
 }
 
-/// A loaded session's history is coming, and must not be taken for live output.
+/// A loaded session's history is coming, and must not be taken for live output: it is left out, or told as such
+/// ([`crate::OpenSession::replay`]).
 #[derive(Debug)]
 pub(super) struct Replay {
     /// Something of it has come.
     pub(super) seen: bool,
     /// When something of it last came.
     pub(super) last: Instant,
+    /// What came last was said by the user.
+    pub(super) asked: bool,
 }
 
 /// An update that came before the session's id was known.
@@ -63,7 +66,7 @@ impl Conversation {
                 self.phase = Phase::Authenticating;
                 self.call(Call::Authenticate, |wire, id| wire.authenticate(id, method));
             }
-            None => self.open_session(now),
+            None => self.go_on(now),
         }
     }
 
@@ -79,6 +82,7 @@ impl Conversation {
         (info.mcp_http, info.mcp_sse) = (hello.mcp_http, hello.mcp_sse);
         (info.can_load, info.can_resume) = (hello.load, hello.resume);
         (info.can_fork, info.can_list) = (hello.fork, hello.list);
+        (info.can_close, info.can_delete) = (hello.close, hello.delete);
         info.auth_methods.clone_from(&hello.auth_methods);
         info.takes_roots = hello.roots;
         info.takes_instructions = hello.system_prompt;
@@ -86,7 +90,7 @@ impl Conversation {
 
     pub(super) fn authenticated(&mut self, result: Result<Value, RpcError>) {
         match result {
-            Ok(_) => self.open_session(self.last_heard),
+            Ok(_) => self.go_on(self.last_heard),
             Err(mut error) => {
                 // Whatever code it has, this is a failed login.
                 let code = std::mem::replace(&mut error.code, AUTH_REQUIRED);
@@ -97,8 +101,18 @@ impl Conversation {
         }
     }
 
-    fn open_session(&mut self, now: Instant) {
+    /// The agent is there and logged in.
+    fn go_on(&mut self, now: Instant) {
+        if self.visiting { self.met(now) } else { self.open_session(now) }
+    }
+
+    pub(super) fn open_session(&mut self, now: Instant) {
         let way = match (&self.open.resume, self.hello.resume, self.hello.load) {
+            (Some(_), _, true) if self.open.replay => Way::Load,
+            (Some(_), false, false) if self.open.replay => {
+                let message = format!("{} cannot open its earlier sessions", self.info.name);
+                return self.fail(FailureReason::AgentFailed, message);
+            }
             (Some(_), true, _) => Way::Resume,
             (Some(_), false, true) => Way::Load,
             (Some(_), false, false) => {
@@ -143,7 +157,7 @@ impl Conversation {
         self.phase = Phase::Opening;
         self.last_heard = now;
         self.session = (way != Way::New).then(|| resume.clone());
-        self.replay = (way == Way::Load).then_some(Replay { seen: false, last: now });
+        self.replay = (way == Way::Load).then_some(Replay { seen: false, last: now, asked: false });
         self.call(Call::Open(way), |wire, id| match way {
             Way::New => wire.new_session(id, opening),
             Way::Resume => wire.resume_session(id, &resume, opening),
@@ -155,7 +169,7 @@ impl Conversation {
         let result = match result {
             // Older agents answer `session/load` with null.
             Ok(result) => result,
-            Err(error) if way == Way::New || error.code == AUTH_REQUIRED => {
+            Err(error) if way == Way::New || error.code == AUTH_REQUIRED || self.open.replay => {
                 let failure = self.failure_of("opening a session", error);
                 return self.fail_with(failure);
             }
@@ -180,19 +194,22 @@ impl Conversation {
         };
         self.info.acp_session_id = session;
         self.info.resumed = way != Way::New;
+        self.info.replayed = way == Way::Load && self.open.replay;
         for early in std::mem::take(&mut self.early) {
             if Some(&early.session) == self.session.as_ref() || early.session.is_empty() {
                 self.session_update(early.params, early.bytes, now);
             }
         }
         self.settings.opened(&mut result);
-        // History that has come before the answer is complete with it. If none has, it may still follow.
-        if self.replay.as_ref().is_some_and(|replay| replay.seen) {
+        // History that has come before the answer is complete with it. If none has, it may still follow; and where it is
+        // wanted, a moment is waited for in any case.
+        if self.replay.as_ref().is_some_and(|replay| replay.seen && !self.open.replay) {
             self.replay = None;
         } else if let Some(replay) = &mut self.replay {
             replay.last = now;
         }
-        let wanted = self.arrangement();
+        // Whoever only looks at a session changes nothing in it.
+        let wanted = if self.open.replay { Default::default() } else { self.arrangement() };
         self.phase = Phase::Arranging(wanted);
         self.arrange(now);
     }

@@ -301,6 +301,9 @@ impl Conversation {
             Request::Option(token, id, value) => (token, Wanted::Option(id, value)),
             Request::Prompt(_)
             | Request::Fork(..)
+            | Request::List(..)
+            | Request::DeleteSession(..)
+            | Request::Open(_)
             | Request::Cancel
             | Request::Permission(..)
             | Request::Elicitation(..)

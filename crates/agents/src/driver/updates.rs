@@ -62,9 +62,12 @@ impl Conversation {
         }
         let Some(Value::Object(update)) = params.remove("update") else { return };
         if let Some(replay) = &mut self.replay
-            && is_history(&update)
+            && (is_history(&update) || self.open.replay && is_title(&update))
         {
             (replay.seen, replay.last) = (true, now);
+            if self.open.replay {
+                self.replayed(update, bytes);
+            }
             return;
         }
         if let Some(prompt) = &mut self.prompt
@@ -102,6 +105,22 @@ impl Conversation {
         }
     }
 
+    /// Tells a piece of the history that was asked for, as it comes: so a long one is not held here.
+    fn replayed(&mut self, update: Map<String, Value>, bytes: usize) {
+        let asked = update.get("sessionUpdate").and_then(Value::as_str) == Some("user_message_chunk");
+        let before = self.replay.as_mut().map(|replay| std::mem::replace(&mut replay.asked, asked));
+        if asked && before == Some(false) {
+            // Ids come again in another turn, for other calls.
+            self.tools.clear();
+        }
+        let mut tools = std::mem::take(&mut self.tools);
+        let decoded = decode::update(update, bytes, &self.context(), &mut tools);
+        self.tools = tools;
+        if let Decoded::Update(update) = decoded {
+            self.out.push((AgentEvent::Replayed(update), bytes));
+        }
+    }
+
     fn tell(&mut self, update: Update, bytes: usize) {
         let output = matches!(
             update,
@@ -120,6 +139,11 @@ impl Conversation {
         };
         self.emit(AgentEvent::Update(update), bytes);
     }
+}
+
+/// Whether an update tells of the session as a whole: its title.
+fn is_title(update: &Map<String, Value>) -> bool {
+    update.get("sessionUpdate").and_then(Value::as_str) == Some("session_info_update")
 }
 
 /// Whether an update is part of the conversation, and thus of a replay, rather than of the session's state.

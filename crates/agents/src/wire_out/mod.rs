@@ -115,6 +115,21 @@ impl Outbox {
         self.request(id, "session/close", v1::close_session(session))
     }
 
+    pub(crate) fn delete_session(&mut self, id: u64, session: &str) -> Result<(), Unwritable> {
+        self.request(id, "session/delete", acp::DeleteSessionRequest::new(session.to_owned()))
+    }
+
+    pub(crate) fn list_sessions(
+        &mut self,
+        id: u64,
+        cwd: Option<&Path>,
+        cursor: Option<&str>,
+    ) -> Result<(), Unwritable> {
+        let params =
+            acp::ListSessionsRequest::new().cwd(cwd.map(Path::to_owned)).cursor(cursor.map(str::to_owned));
+        self.request(id, "session/list", params)
+    }
+
     pub(crate) fn set_option(
         &mut self,
         id: u64,

@@ -33,15 +33,15 @@ fn write(text: &str) {
     }
 }
 
-fn send(message: &Value) {
+pub(crate) fn send(message: &Value) {
     write(&format!("{message}\n"));
 }
 
-fn update(update: Value) {
+pub(crate) fn update(update: Value) {
     send(&json!({"jsonrpc":"2.0","method":"session/update","params":{"sessionId":SESSION,"update":update}}));
 }
 
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     update(
         json!({"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":text}}),
     );
@@ -56,17 +56,17 @@ fn receive() -> Value {
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-fn expect(method: &str) -> Value {
+pub(crate) fn expect(method: &str) -> Value {
     let message = receive();
     assert_eq!(message["method"], method, "{message}");
     message
 }
 
-fn answer(request: &Value, result: Value) {
+pub(crate) fn answer(request: &Value, result: Value) {
     send(&json!({"jsonrpc":"2.0","id":request["id"],"result":result}));
 }
 
-fn refuse(request: &Value, code: i64, message: &str) {
+pub(crate) fn refuse(request: &Value, code: i64, message: &str) {
     send(&json!({"jsonrpc":"2.0","id":request["id"],"error":{"code":code,"message":message}}));
 }
 
@@ -99,12 +99,12 @@ impl Fake {
     }
 }
 
-fn end_turn(prompt: &Value) {
+pub(crate) fn end_turn(prompt: &Value) {
     answer(prompt, json!({"stopReason":"end_turn"}));
 }
 
 /// Nothing more to do: wait for the end of the input.
-fn idle() -> ! {
+pub(crate) fn idle() -> ! {
     loop {
         receive();
     }
@@ -411,6 +411,6 @@ fn play(part: &str, fake: &mut Fake) {
             end_turn(&prompt);
             idle()
         }
-        other => panic!("no such part: {other}"),
+        other => crate::keeper::play(other),
     }
 }

@@ -10,8 +10,10 @@
 )]
 
 mod fake;
+mod keeper;
 mod opening;
 mod prompts;
 mod rig;
+mod sessions;
 mod stopping;
 mod troubles;

@@ -381,6 +381,7 @@ impl Actor {
             cwd: cwd.clone(),
             roots: self.row.roots.clone(),
             resume: self.row.agent_session.clone(),
+            replay: false,
             model: self.row.model.clone(),
             effort: self.row.effort.clone(),
             options: self.row.options.clone(),

@@ -44,6 +44,11 @@ impl Actor {
             AgentEvent::Ready(info) => self.ready(*info).await,
             AgentEvent::OptionSet { token, result } => self.option_set(token, result).await,
             AgentEvent::Forked { token, result } => self.forked(token, result).await,
+            // Nobody here has asked for these.
+            AgentEvent::Met(_)
+            | AgentEvent::Replayed(_)
+            | AgentEvent::Listed { .. }
+            | AgentEvent::SessionDeleted { .. } => {}
             AgentEvent::Stalled(silent) => {
                 let since_ms = silent.map(|silent| {
                     (self.core.now_ms)() - i64::try_from(silent.as_millis()).unwrap_or_default()
