@@ -116,7 +116,7 @@ impl Outbox {
     }
 
     pub(crate) fn delete_session(&mut self, id: u64, session: &str) -> Result<(), Unwritable> {
-        self.request(id, "session/delete", acp::DeleteSessionRequest::new(session.to_owned()))
+        self.request(id, "session/delete", v1::delete_session(session))
     }
 
     pub(crate) fn list_sessions(
@@ -125,9 +125,7 @@ impl Outbox {
         cwd: Option<&Path>,
         cursor: Option<&str>,
     ) -> Result<(), Unwritable> {
-        let params =
-            acp::ListSessionsRequest::new().cwd(cwd.map(Path::to_owned)).cursor(cursor.map(str::to_owned));
-        self.request(id, "session/list", params)
+        self.request(id, "session/list", v1::list_sessions(cwd, cursor))
     }
 
     pub(crate) fn set_option(

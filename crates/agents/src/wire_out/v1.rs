@@ -82,6 +82,14 @@ pub(super) fn close_session(session: &str) -> impl Serialize + use<> {
     acp::CloseSessionRequest::new(session.to_owned())
 }
 
+pub(super) fn delete_session(session: &str) -> impl Serialize + use<> {
+    acp::DeleteSessionRequest::new(session.to_owned())
+}
+
+pub(super) fn list_sessions(cwd: Option<&Path>, cursor: Option<&str>) -> impl Serialize + use<> {
+    acp::ListSessionsRequest::new().cwd(cwd.map(Path::to_owned)).cursor(cursor.map(str::to_owned))
+}
+
 pub(super) fn set_option(session: &str, option: &str, value: &ConfigValue) -> impl Serialize + use<> {
     let value = match value {
         ConfigValue::Flag(flag) => acp::SessionConfigOptionValue::boolean(*flag),
