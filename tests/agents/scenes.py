@@ -371,8 +371,8 @@ def model(stage):
 
 def mode(stage):
     """The policy yolo and back, which is another mode of the agent."""
-    thread, file = stage.thread(), stage.work / "notes.txt"
-    prompt = f"Write two lines into {file}. [[write]]"
+    thread, file = stage.thread(), stage.work.parent / OUTSIDE
+    prompt = f"Write a file {file} with two lines. [[outside]]"
     file.unlink(missing_ok=True)
     stage.turn(thread, "Say a few words. [[text]]").completed()
     yolo, ask = {"mode": "yolo", "sandbox": "danger_full_access"}, {"mode": "ask", "sandbox": "workspace_write"}
@@ -383,6 +383,17 @@ def mode(stage):
     stage.client.call("thread/settings/update", {"threadId": thread, "policy": ask})
     turn = stage.turn(thread, prompt, approve("decline"))
     check(turn.asked and not file.exists(), f"asked again: {bool(turn.asked)}, written: {file.exists()}")
+
+
+def edit(stage):
+    """An edit inside the folder under the policy ask."""
+    file = stage.work / "notes.txt"
+    file.unlink(missing_ok=True)
+    turn = stage.turn(stage.thread(), f"Write two lines into {file}. [[write]]", approve("decline"))
+    if not turn.asked:
+        raise Skipped(f"the agent edits inside its folder unasked; warned: {turn.warnings}")
+    check(not file.exists(), "it was written though it was declined")
+    return f"turn {turn.status}"
 
 
 def two_tools(stage):
@@ -413,11 +424,18 @@ def model_error(stage):
 
 
 def login_error(stage):
-    thread = stage.thread()
-    turn = stage.turn(thread, "The model's server does not know you. [[err401]]")
-    check(turn.status == "failed" or turn.text() or turn.warnings, f"nothing tells of it: {turn.status} {turn.items}")
+    """The model's server does not take the key. Some agents try again for minutes: then the user interrupts."""
+    thread, begun = stage.thread(), time.monotonic()
+    turn = stage.start(thread, "The model's server does not know you. [[err401]]")
+    timer = threading.Timer(40, lambda: stage.client.send(
+        {"id": "interrupt", "method": "turn/interrupt", "params": {"threadId": thread, "turnId": turn}}))
+    timer.start()
+    ended = stage.follow(thread, turn)
+    timer.cancel()
+    check(ended.status != "completed" or ended.text() or ended.warnings, f"nothing tells of it: {ended.items}")
     stage.turn(thread, "Say a few words. [[text]]").completed()
-    return f"turn {turn.status}: {(turn.error or {}).get('message') or turn.text() or turn.warnings}"[:120]
+    told = (ended.error or {}).get("message") or ended.text() or ended.warnings or f"after {time.monotonic() - begun:.0f} s"
+    return f"turn {ended.status}: {told}"[:120]
 
 
 def restart(stage):
@@ -438,7 +456,7 @@ def restart(stage):
 
 
 SCENES = {"text": text, "thinking": thinking, "approved shell": approved_shell, "declined shell": declined_shell,
-          "write outside": outside, "plan": plan, "question": question, "cancel in text": cancel_text,
+          "edit inside": edit, "write outside": outside, "plan": plan, "question": question, "cancel in text": cancel_text,
           "cancel in a tool": cancel_tool, "cancel with an approval open": cancel_asked, "model": model, "mode": mode,
           "two tools at once": two_tools, "failing command": failing_command, "subagent": subagent,
           "error of the model": model_error, "key refused": login_error, "restart and resume": restart}
