@@ -24,6 +24,8 @@ pub struct Preset {
     pub yolo_modes: &'static [&'static str],
     /// Whether it asks before it acts at all.
     pub mediated: bool,
+    /// Whether it edits files inside its directory without asking, in all modes in which it edits at all.
+    pub edits_unasked: bool,
     /// Variables it may need, besides the base; values are the user's.
     pub env: &'static [&'static str],
     /// Variables set for it.
@@ -80,6 +82,7 @@ impl Preset {
         edit_modes: &[],
         yolo_modes: &[],
         mediated: true,
+        edits_unasked: false,
         env: &[],
         set_env: &[],
         rules: &[],

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use signalbox_agents::{LaunchSpec, Quirks, environment, login_path, preset, presets};
-use signalbox_facts::Provider;
+use signalbox_facts::{Mode, Policy, Provider, Sandbox};
 use tokio::sync::OnceCell;
 
 use crate::submission::OpError;
@@ -37,6 +37,8 @@ pub struct ProviderEntry {
     pub protocol: u16,
     /// Whether it asks before it acts.
     pub mediated: bool,
+    /// Whether it edits files inside its directory without asking.
+    pub edits_unasked: bool,
     /// Names of the rule files that it reads itself; other rules are sent to it.
     pub reads_rules: Vec<String>,
     /// What is odd about it.
@@ -159,6 +161,45 @@ impl Catalog {
         entry.map(|entry| entry.reads_rules.clone()).unwrap_or_default()
     }
 
+    /// Whether a policy can be kept with a provider's agent.
+    ///
+    /// # Errors
+    /// Nothing may be changed, and the agent never asks.
+    pub fn suits(&self, provider: &Provider, policy: Policy) -> Result<(), OpError> {
+        match self.entry(provider) {
+            Ok(entry) if !entry.mediated && policy.sandbox == Sandbox::ReadOnly => {
+                Err(OpError::InvalidParams {
+                    path: "sandbox",
+                    message: format!(
+                        "{} never asks before it acts, so nothing can keep it to the sandbox read_only; choose another \
+                         sandbox or another agent",
+                        entry.title
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a user should know who relies on this policy with a provider's agent.
+    #[must_use]
+    pub fn caution(&self, provider: &Provider, policy: Policy) -> Option<String> {
+        let entry = self.entry(provider).ok()?;
+        let asks_edits = policy.sandbox == Sandbox::ReadOnly || policy.mode == Mode::Ask;
+        if !entry.mediated && !policy.lets_agents_loose() {
+            return Some(format!(
+                "{} never asks before it acts: the thread's policy cannot hold it back.",
+                entry.title
+            ));
+        }
+        (entry.edits_unasked && asks_edits).then(|| {
+            format!(
+                "{} edits files inside its directory without asking: the thread's policy cannot hold that back.",
+                entry.title
+            )
+        })
+    }
+
     /// How to start a provider for a session in this directory, out of what is [offered](Catalog::offered).
     ///
     /// # Errors
@@ -233,6 +274,7 @@ impl ProviderEntry {
             yolo_modes: strings(preset.yolo_modes),
             protocol: 1,
             mediated: preset.mediated,
+            edits_unasked: preset.edits_unasked,
             reads_rules: strings(preset.rules),
             quirks: preset.quirks,
             hint: Some(preset.install_hint.to_owned()),
@@ -256,6 +298,7 @@ impl ProviderEntry {
             yolo_modes: Vec::new(),
             protocol: 1,
             mediated: true,
+            edits_unasked: false,
             reads_rules: Vec::new(),
             quirks: Quirks::default(),
             hint: None,

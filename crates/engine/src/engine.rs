@@ -415,8 +415,9 @@ impl Engine {
                     .to_owned();
             return Err(OpError::InvalidParams { path: "use_worktree", message });
         }
-        let place = Place::prepare(&self.core, session, &new, cwd).await?;
         let policy = new.initial_policy.map_or_else(Policy::default, convert::policy_in);
+        self.core.catalog.suits(&provider, policy)?;
+        let place = Place::prepare(&self.core, session, &new, cwd).await?;
         let created = SessionCreated {
             provider,
             project_path: place.project_path.clone(),

@@ -192,3 +192,57 @@ async fn what_waits_is_decided_when_nobody_wants_to_be_asked_any_more() {
         "{seen}"
     );
 }
+
+/// What the turn warned of, by reason.
+async fn cautions(session: &mut Watched) -> Vec<String> {
+    session.prompts("say hello").await;
+    let seen = session.until_end().await;
+    let warned = seen.iter().filter_map(|committed| match fact(committed) {
+        Some(FactBody::Warning(warning)) => Some(format!("{}: {}", warning.reason, warning.message)),
+        _ => None,
+    });
+    warned.collect()
+}
+
+#[tokio::test]
+async fn an_agent_that_never_asks_is_not_kept_to_read_only_and_other_policies_warn() {
+    let stage = Stage::new().await;
+    let id = stage.new_session("never-asks").await.unwrap();
+    let mut session = stage.watch(id).await;
+    assert_eq!(
+        cautions(&mut session).await,
+        ["not_mediated: Never asks never asks before it acts: the thread's policy cannot hold it back."]
+    );
+    let op = Op::SetExecutionPolicy {
+        session: id.to_string(),
+        mode: PermissionMode::Ask,
+        sandbox: SandboxLevel::ReadOnly,
+        request_id: None,
+    };
+    let refused = session.submit(op).await.unwrap_err();
+    assert_eq!(refused.reason(), "invalid_params");
+    assert!(refused.to_string().contains("read_only"), "{refused}");
+    let mut input = session.input("say no");
+    input.settings.policy = Some(signalbox_protocol::ops::PolicyPatch {
+        sandbox: Some(SandboxLevel::ReadOnly),
+        ..signalbox_protocol::ops::PolicyPatch::default()
+    });
+    let refused = session.submit(Op::TurnInput(input)).await.unwrap_err();
+    assert!(refused.to_string().contains("read_only"), "{refused}");
+    session.policy(PermissionMode::Yolo, SandboxLevel::DangerFullAccess).await;
+    assert!(cautions(&mut session).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_edits_unasked_is_warned_of_where_edits_were_to_be_asked() {
+    let stage = Stage::new().await;
+    let mut asking = stage.watch(stage.new_session("edits-unasked").await.unwrap()).await;
+    let warned = cautions(&mut asking).await;
+    assert!(
+        warned.len() == 1 && warned[0].starts_with("not_mediated: Edits unasked edits files"),
+        "{warned:?}"
+    );
+    let mut editing = stage.watch(stage.new_session("edits-unasked").await.unwrap()).await;
+    editing.policy(PermissionMode::AcceptEdits, SandboxLevel::WorkspaceWrite).await;
+    assert!(cautions(&mut editing).await.is_empty());
+}

@@ -391,6 +391,7 @@ impl Actor {
         policy: Policy,
         request_id: Option<String>,
     ) -> Result<Accepted, OpError> {
+        self.core.catalog.suits(&self.row.provider, policy)?;
         self.batch().push(None, Item::None, FactBody::PolicyChanged(PolicyChanged { policy, request_id }));
         self.try_commit().await.map_err(|error| not_stored(&error))?;
         self.policy_in_force().await;

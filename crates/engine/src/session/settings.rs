@@ -40,6 +40,7 @@ impl Actor {
         // Whoever waits for a word of his own gets one, even if nothing changes.
         let answered = request_id.is_some();
         let policy = patch.policy.map(|patch| convert::policy_patch_in(patch, self.row.policy));
+        policy.map_or(Ok(()), |policy| self.core.catalog.suits(&self.row.provider, policy))?;
         if let Some(policy) = policy.filter(|policy| answered || *policy != self.row.policy) {
             let changed = PolicyChanged { policy, request_id: request_id.clone() };
             self.batch().push(None, Item::None, FactBody::PolicyChanged(changed));

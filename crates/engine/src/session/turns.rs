@@ -375,6 +375,7 @@ impl Actor {
 
     async fn start_agent(&mut self) -> Result<(), OpError> {
         let cwd = self.turn.as_ref().map_or(&self.row.cwd, |turn| &turn.cwd).clone();
+        self.core.catalog.suits(&self.row.provider, self.row.policy)?;
         let offered = self.core.catalog.offered(self.env.as_ref()).await;
         let spec = self.core.catalog.launch(&self.row.provider, &cwd, &offered)?;
         let open = OpenSession {

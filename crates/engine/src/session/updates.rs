@@ -103,6 +103,10 @@ impl Actor {
                 request_id,
             );
         }
+        if let Some(caution) = self.core.catalog.caution(&self.row.provider, self.row.policy) {
+            let request_id = self.opening_request();
+            self.warn("not_mediated", caution, request_id);
+        }
         if !info.models.is_empty() {
             self.models(info.models, info.current_model);
         }

@@ -187,10 +187,14 @@ impl Stage {
         });
         let mut hangs = ProviderEntry::custom("hangs", "Never opens", vec![agent()]);
         hangs.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "hang-new".to_owned())]);
+        let mut never = ProviderEntry::custom("never-asks", "Never asks", vec![agent()]);
+        never.mediated = false;
+        let mut edits = ProviderEntry::custom("edits-unasked", "Edits unasked", vec![agent()]);
+        edits.edits_unasked = true;
         let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
         let config = EngineConfig {
             catalog: Catalog::new(
-                [entry, missing, leaves, hangs].into_iter().chain(odd).collect(),
+                [entry, missing, leaves, hangs, never, edits].into_iter().chain(odd).collect(),
                 Provider::new("rehearsal"),
                 base_environment(),
                 path,
