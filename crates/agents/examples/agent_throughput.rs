@@ -16,11 +16,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use signalbox_agents::{
-    AgentEvent, Environment, LaunchSpec, Limits, OpenSession, PromptBlock, PromptRequest, Quirks, Update,
-    start,
+    AgentEvent, Environment, LaunchSpec, Limits, OpenSession, PromptBlock, PromptRequest, Quirks, Supervisor,
+    Update, start,
 };
 use signalbox_facts::Provider;
-use tokio_util::task::TaskTracker;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -77,8 +76,8 @@ async fn measure(chunks: usize, bytes: usize) -> Result<(), Failure> {
         install_hint: None,
     };
     let open = OpenSession { cwd: PathBuf::from("/"), ..OpenSession::default() };
-    let tracker = TaskTracker::new();
-    let (agent, mut events) = start(spec, open, Limits::default(), &tracker);
+    let supervisor = Supervisor::default();
+    let (agent, mut events) = start(spec, open, Limits::default(), &supervisor);
     let blocks = vec![PromptBlock::Text("go".into())];
     let (mut begin, mut used) = (Instant::now(), cpu());
     let (mut text, mut seen, mut batches) = (0, 0_usize, 0_usize);
@@ -106,8 +105,8 @@ async fn measure(chunks: usize, bytes: usize) -> Result<(), Failure> {
     println!("  {seen} events in {batches} batches, {text} bytes of text ({} expected)", chunks * bytes);
     agent.stop();
     while events.recv().await.is_some() {}
-    tracker.close();
-    tracker.wait().await;
+
+    supervisor.finish().await;
     Ok(())
 }
 

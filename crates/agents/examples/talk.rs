@@ -7,10 +7,9 @@
 
 use signalbox_agents::{
     Agent, AgentEvent, Answer, Environment, LaunchSpec, Limits, OpenSession, PromptBlock, PromptRequest,
-    Quirks, preset, start,
+    Quirks, Supervisor, preset, start,
 };
 use signalbox_facts::{OptionKind, PermissionOption, Provider};
-use tokio_util::task::TaskTracker;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,9 +34,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         quirks: known.map_or(Quirks::NONE, |preset| preset.quirks),
         install_hint: known.map(|preset| preset.install_hint.to_owned()),
     };
-    let tracker = TaskTracker::new();
+    let supervisor = Supervisor::default();
     let (agent, mut events) =
-        start(spec, OpenSession { cwd, ..OpenSession::default() }, Limits::default(), &tracker);
+        start(spec, OpenSession { cwd, ..OpenSession::default() }, Limits::default(), &supervisor);
     let blocks = vec![PromptBlock::Text(prompt.clone())];
     agent.prompt(PromptRequest { blocks, ..PromptRequest::default() })?;
     while let Some(batch) = events.recv().await {
@@ -50,8 +49,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    tracker.close();
-    tracker.wait().await;
+
+    supervisor.finish().await;
     Ok(())
 }
 

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use signalbox_facts::ConfigValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::driver;
 use crate::event::RequestKey;
 use crate::queue::{self, AgentEvents};
 use crate::spec::{LaunchSpec, Limits, OpenSession, Posture};
+use crate::supervisor::Supervisor;
 
 /// Chosen by the caller to recognise the answer to a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -168,15 +168,15 @@ impl Drop for Shared {
     }
 }
 
-/// Starts an agent and opens its session. Returns at once; everything else is an event. The driver's one task runs on
-/// `tracker` and ends only when all processes of the agent are gone.
+/// Starts an agent and opens its session. Returns at once; everything else is an event. The driver's one task is one of
+/// `supervisor`'s and ends only when all processes of the agent are gone.
 pub fn start(
     spec: LaunchSpec,
     open: OpenSession,
     limits: Limits,
-    tracker: &TaskTracker,
+    supervisor: &Supervisor,
 ) -> (Agent, AgentEvents) {
-    launch(spec, Some(open), limits, tracker)
+    launch(spec, Some(open), limits, supervisor)
 }
 
 /// The same without a session, which may be opened later.
@@ -184,7 +184,7 @@ pub(crate) fn launch(
     spec: LaunchSpec,
     open: Option<OpenSession>,
     limits: Limits,
-    tracker: &TaskTracker,
+    supervisor: &Supervisor,
 ) -> (Agent, AgentEvents) {
     let (requests, incoming) = mpsc::channel(COMMANDS);
     let (sink, events) = queue::channel(limits.queue_bytes);
@@ -192,7 +192,9 @@ pub(crate) fn launch(
     let prompting = Arc::new(AtomicBool::new(false));
     let pid = Arc::<AtomicU32>::default();
     let shared = driver::Shared { prompting: Arc::clone(&prompting), pid: Arc::clone(&pid) };
-    tracker.spawn(driver::run(spec, open, limits, incoming, sink, stop.clone(), shared));
+    let guard = supervisor.guard.clone();
+    let driver = driver::run(spec, open, limits, incoming, sink, stop.clone(), shared, guard);
+    supervisor.tracker.spawn(driver);
     (Agent { shared: Arc::new(Shared { requests, stop, prompting, pid }) }, events)
 }
 

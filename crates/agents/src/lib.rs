@@ -7,6 +7,7 @@
 mod decode;
 mod driver;
 mod event;
+pub mod guard;
 mod handle;
 mod listed;
 mod login;
@@ -14,6 +15,7 @@ pub mod presets;
 mod process;
 mod queue;
 mod spec;
+mod supervisor;
 mod update;
 mod vendors;
 mod visit;
@@ -23,6 +25,7 @@ pub use event::{
     AgentEvent, AgentFailure, AgentInfo, AuthMethod, FailureReason, PromptOutcome, RefusedSetting,
     RequestKey, TokenUsage,
 };
+pub use guard::Guard;
 pub use handle::{
     Agent, AgentGone, Answer, ElicitationAnswer, ForkRequest, PromptBlock, PromptRequest, SendError, Token,
     start,
@@ -36,6 +39,7 @@ pub use spec::{
     Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, Posture, base_environment,
     environment, offered_variables,
 };
+pub use supervisor::Supervisor;
 pub use update::{
     AgentModes, Command, Content, NoticeSeverity, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch,
     Update,

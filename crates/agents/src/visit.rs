@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tokio_util::task::TaskTracker;
+use crate::supervisor::Supervisor;
 
 use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason};
 use crate::handle::{Agent, ListRequest, Request, Token, launch};
@@ -21,16 +21,16 @@ pub struct Visit {
 
 impl Visit {
     /// Starts an agent and waits until it has introduced itself: at most [`Limits::initialize`], and where it has to be
-    /// logged in by us [`Limits::session`]. Its driver runs on `tracker`.
+    /// logged in by us [`Limits::session`]. It runs under `supervisor`.
     ///
     /// # Errors
     /// It cannot be started, or wants a login.
     pub async fn begin(
         spec: LaunchSpec,
         limits: Limits,
-        tracker: &TaskTracker,
+        supervisor: &Supervisor,
     ) -> Result<Self, Box<AgentFailure>> {
-        let (agent, mut events) = launch(spec, None, limits, tracker);
+        let (agent, mut events) = launch(spec, None, limits, supervisor);
         let info = next(&mut events, |event| match event {
             AgentEvent::Met(info) => Some(*info),
             _ => None,

@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// The built-in agent, on stdin and stdout
     #[command(hide = true)]
     Rehearsal,
+    /// What cleans up behind a server that was killed, as that server starts it
+    #[command(hide = true)]
+    Guard,
     /// The server of a home, as the other commands start it
     #[command(hide = true)]
     Server,

@@ -17,9 +17,11 @@ mod server;
 mod setup;
 mod stop;
 
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Parser;
+use signalbox_server::{GUARD, REHEARSAL};
 
 use args::{Args, Command};
 
@@ -29,9 +31,12 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 pub(crate) const EXIT_FORCED: u8 = 130;
 
 fn main() -> ExitCode {
-    // The built-in agent is started once a thread: it must be there in a few milliseconds, with nothing around it.
-    if is_rehearsal() {
-        return signalbox_rehearsal::run();
+    // The built-in agent is started once a thread: it must be there in a few milliseconds, with nothing around it. So must
+    // the guard of the agents.
+    match only_argument().as_deref().and_then(OsStr::to_str) {
+        Some(REHEARSAL) => return signalbox_rehearsal::run(),
+        Some(GUARD) => return signalbox_agents::guard::run(),
+        _ => {}
     }
     let Args { global, command } = Args::parse();
     match command {
@@ -45,10 +50,12 @@ fn main() -> ExitCode {
         Command::Stop(args) => stop::main(&global, &args),
         Command::Server => server::main(&global),
         Command::Rehearsal => signalbox_rehearsal::run(),
+        Command::Guard => signalbox_agents::guard::run(),
     }
 }
 
-fn is_rehearsal() -> bool {
+/// The one argument, if there is one.
+fn only_argument() -> Option<OsString> {
     let mut args = std::env::args_os().skip(1);
-    args.next().is_some_and(|first| first == "rehearsal") && args.next().is_none()
+    args.next().filter(|_| args.next().is_none())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use signalbox_home::{Config, ConfigError, Home, HomeError};
 use signalbox_server::life::ConnectError;
-use signalbox_server::{REHEARSAL, Setup, StartError};
+use signalbox_server::{GUARD, REHEARSAL, Setup, StartError};
 
 use crate::args::Global;
 
@@ -58,6 +58,7 @@ pub(crate) fn prepare(global: &Global, role: &'static str) -> Result<Prepared, S
         role,
         base_dir: std::env::current_dir().map_err(SetupError::BaseDir)?,
         rehearsal: rehearsal()?,
+        guard: this_program(GUARD)?,
         env: environment(),
     };
     Ok(Prepared { setup, warnings })
@@ -78,8 +79,13 @@ pub(crate) fn unstarted(error: &StartError) -> String {
 
 /// The command line of the built-in agent: this very program.
 pub(crate) fn rehearsal() -> Result<Vec<String>, SetupError> {
+    this_program(REHEARSAL)
+}
+
+/// The command line of this very program with one argument.
+fn this_program(argument: &str) -> Result<Vec<String>, SetupError> {
     let program: PathBuf = std::env::current_exe().map_err(SetupError::Binary)?;
-    Ok(vec![program.to_string_lossy().into_owned(), REHEARSAL.to_owned()])
+    Ok(vec![program.to_string_lossy().into_owned(), argument.to_owned()])
 }
 
 /// This process's environment, as far as it is text. Agents get what they are allowed of it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use signalbox_agents::Limits;
+use signalbox_agents::{Limits, Supervisor};
 use signalbox_facts::SessionId;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,8 @@ pub struct EngineConfig {
     pub catalog: Catalog,
     /// Deadlines and bounds of agents.
     pub limits: Limits,
+    /// What agents are started under, their guard included.
+    pub agents: Supervisor,
     /// Folder for contents of files as they were before a turn; without one, turns have no diff of the workspace.
     pub blobs: Option<PathBuf>,
     /// Folder for checkouts that cannot lie beside their repository; made when it is needed.
@@ -78,8 +80,8 @@ pub(crate) struct Core {
     pub(crate) sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>,
     /// Session actors; shutdown waits for them.
     pub(crate) tracker: TaskTracker,
-    /// Agents' drivers; they end after the sessions.
-    pub(crate) agents: TaskTracker,
+    /// The agents; they end after the sessions.
+    pub(crate) agents: Supervisor,
     pub(crate) shutdown: CancellationToken,
 }
 

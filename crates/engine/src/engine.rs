@@ -69,7 +69,7 @@ impl Engine {
             finder: Finder::default(),
             sessions: Mutex::default(),
             tracker: TaskTracker::new(),
-            agents: TaskTracker::new(),
+            agents: config.agents,
             shutdown: CancellationToken::new(),
         });
         let engine = Self { core };
@@ -316,8 +316,7 @@ impl Engine {
         self.core.finder.stop();
         self.core.tracker.close();
         self.core.tracker.wait().await;
-        self.core.agents.close();
-        self.core.agents.wait().await;
+        self.core.agents.finish().await;
         self.core.bus.close();
     }
 

@@ -36,7 +36,7 @@ pub use diagnostics::Diagnostics;
 pub use engine::Engine;
 pub use explain::{AgentReport, Explanation, Why};
 pub use session::{Delivery, Live, SessionStream, Watching};
-pub use signalbox_agents::{Limits, base_environment, offered_variables};
+pub use signalbox_agents::{Guard, Limits, Supervisor, base_environment, offered_variables};
 pub use stores::EPHEMERAL_BYTES;
 pub use submission::{Accepted, OpError, Origin, Reply, Resolution, Submission};
 pub use worktrees::Baseline;

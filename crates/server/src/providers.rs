@@ -8,6 +8,8 @@ use signalbox_home::{Config, Home, HomeError, ProviderConfig};
 
 /// The provider that is built in.
 pub const REHEARSAL: &str = "rehearsal";
+/// The argument with which this program is the guard of a server's agents.
+pub const GUARD: &str = "guard";
 /// Where the rehearsal agent keeps conversations, so that they go on in another process.
 const REHEARSAL_STATE: &str = "SIGNALBOX_REHEARSAL_STATE";
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use signalbox_app_server::{AppInfo, AppServer, Hubs};
 use signalbox_engine::prompt::Sources;
-use signalbox_engine::{Engine, EngineConfig, Limits, Unattended, base_environment, wall_clock_ms};
+use signalbox_engine::{
+    Engine, EngineConfig, Guard, Limits, Supervisor, Unattended, base_environment, wall_clock_ms,
+};
 use signalbox_home::{Config, Home, Lock, LockError};
 use signalbox_rpc::{
     CloseReason, ConnOptions, OutboxLimits, RegistryError, Service, Transport, UnixDoor, serve,
@@ -44,6 +46,8 @@ pub struct Setup {
     pub base_dir: PathBuf,
     /// The command line of the built-in agent.
     pub rehearsal: Vec<String>,
+    /// The command line of the guard, which cleans up behind a server that was killed.
+    pub guard: Vec<String>,
     /// What agents may be given of the environment.
     pub env: BTreeMap<String, String>,
 }
@@ -119,7 +123,7 @@ impl Standalone {
 
     /// The same for whoever holds the lock already.
     pub(crate) async fn start_with(lock: Lock, setup: Setup) -> Result<Self, StartError> {
-        let Setup { home, config, role: _, base_dir, rehearsal, env } = setup;
+        let Setup { home, config, role: _, base_dir, rehearsal, guard, env } = setup;
         let catalog = providers::catalog(&home, &config, rehearsal, env)?;
         let path = home.database();
         let failed = |source| StartError::Store { path: path.clone(), source };
@@ -138,6 +142,7 @@ impl Standalone {
                 line_bytes: config.limits.agent_line_bytes,
                 ..Limits::default()
             },
+            agents: Supervisor::new(Guard::new(guard)),
             blobs: Some(home.folder().join("blobs")),
             worktrees: home.folder().join("worktrees"),
             idle_agent: config.limits.idle_agent,

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{AgentFailure, FailureReason};
+use crate::guard::Guard;
 use crate::handle::Request;
 use crate::process::{Lines, Process, Tail};
 use crate::queue::Sink;
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
 }
 
 /// Runs an agent from its start to the end of its last process.
+#[allow(clippy::too_many_arguments, reason = "called once, by `start`, with what it has put together")]
 pub(crate) async fn run(
     spec: LaunchSpec,
     open: Option<OpenSession>,
@@ -61,9 +63,10 @@ pub(crate) async fn run(
     sink: Sink,
     stop: CancellationToken,
     shared: Shared,
+    guard: Guard,
 ) {
     let mut talk = Conversation::new(&spec, open, limits.clone(), shared.prompting, Instant::now());
-    let mut failure = match Process::spawn(&spec) {
+    let mut failure = match Process::spawn(&spec, &guard) {
         Ok(process) => {
             shared.pid.store(process.id().unwrap_or_default(), Ordering::Relaxed);
             let driver = Driver {
@@ -255,7 +258,10 @@ impl Driver {
                 self.process.stdout = None;
                 self.ends_soon();
             }
-            Io::Exited => self.ends_soon(),
+            Io::Exited => {
+                self.process.exited();
+                self.ends_soon();
+            }
         }
     }
 
@@ -285,6 +291,7 @@ impl Driver {
     /// bounded. What the agent says meanwhile is still heard.
     async fn stop(&mut self, talk: &mut Conversation, sink: &Sink, kill: bool) {
         let grace = self.limits.stop_grace;
+        self.process.note_descendants().await;
         if !kill {
             // Answers and a cancel first, or the agent would see the end of its input with a request open.
             self.pump(talk, sink, grace.min(FLUSH_LONGEST), |driver, talk| {

@@ -1,5 +1,6 @@
 //! An agent's processes: started in a group of their own with exactly the environment given, stopped without remainder.
 
+mod family;
 mod lines;
 mod stop;
 mod tail;
@@ -12,10 +13,13 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use uuid::Uuid;
 
+pub(crate) use family::descendants;
 pub(crate) use lines::Lines;
+pub(crate) use stop::{Remains, kill};
 pub(crate) use tail::Tail;
 
 use crate::event::{AgentFailure, FailureReason};
+use crate::guard::{Guard, Watched};
 use crate::spec::{Environment, LaunchSpec};
 
 /// Carries an agent's own id in the environment of everything it starts.
@@ -28,6 +32,9 @@ pub(crate) struct Process {
     /// The group's id; the leader's process id.
     group: Option<Pid>,
     mark: String,
+    watched: Watched,
+    /// What was found below the leader when it was told to end.
+    descendants: Vec<Pid>,
     pub(crate) stdin: Option<ChildStdin>,
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
@@ -52,7 +59,7 @@ impl Leader {
 
 impl Process {
     /// Starts the agent.
-    pub(crate) fn spawn(spec: &LaunchSpec) -> Result<Self, Box<AgentFailure>> {
+    pub(crate) fn spawn(spec: &LaunchSpec, guard: &Guard) -> Result<Self, Box<AgentFailure>> {
         let Some(program) = find_program(&spec.command, &spec.env, &spec.cwd) else {
             let message =
                 format!("{} needs the command `{}`, which was not found", spec.provider, spec.command);
@@ -81,16 +88,23 @@ impl Process {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
+        let watched = guard.watch(&mark);
         let mut child = command.spawn().map_err(|error| {
+            watched.gone();
             let message = format!("{} cannot be started: {error}", program.display());
             let mut failure = AgentFailure::new(FailureReason::ProviderUnavailable, message);
             failure.hint = spec.install_hint.clone();
             Box::new(failure)
         })?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(group) = group {
+            watched.leads(group);
+        }
         Ok(Self {
             group,
             mark,
+            watched,
+            descendants: Vec::new(),
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
@@ -111,10 +125,34 @@ impl Process {
         }
     }
 
-    /// Kills what is left after the leader's end: its group, and everything else that carries its mark.
-    pub(crate) async fn sweep(&self) {
-        self.signal(Signal::KILL);
-        stop::kill_marked(&self.mark).await;
+    /// The leader has ended and was reaped.
+    pub(crate) fn exited(&self) {
+        self.watched.exited();
+    }
+
+    /// Notes what is below the leader as long as that can be seen. To be called before it is told to end.
+    pub(crate) async fn note_descendants(&mut self) {
+        if cfg!(target_os = "linux") {
+            return;
+        }
+        let Some(leader) = self.group.filter(|_| self.leader.status.is_none()) else { return };
+        match tokio::task::spawn_blocking(move || descendants(leader)).await {
+            Ok(found) => self.descendants = found,
+            Err(error) => tracing::warn!(%error, "what an agent has started could not be looked for"),
+        }
+    }
+
+    /// Kills what is left after the leader's end: its group, and everything else that carries its mark. All of it is gone
+    /// when this returns, unless it hangs in the kernel.
+    pub(crate) async fn sweep(&mut self) {
+        let descendants = std::mem::take(&mut self.descendants);
+        let remains = Remains { group: self.group, mark: self.mark.clone(), descendants };
+        // Reading /proc is a few milliseconds of system calls, too long for a thread that serves others.
+        match tokio::task::spawn_blocking(move || kill(&[remains])).await {
+            Ok(0) => self.watched.gone(),
+            Ok(left) => tracing::warn!(left, "processes of an agent do not die; they hang in the kernel"),
+            Err(error) => tracing::warn!(%error, "an agent's left-over processes could not be looked for"),
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 )]
 
 mod fake;
+mod guarding;
 mod keeper;
 mod opening;
 mod prompts;

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use signalbox_agents::{
     Agent, AgentEvent, AgentEvents, AgentFailure, AgentInfo, Environment, LaunchSpec, Limits, OpenSession,
-    PromptBlock, PromptOutcome, PromptRequest, Quirks, Update, start,
+    PromptBlock, PromptOutcome, PromptRequest, Quirks, Supervisor, Update, start,
 };
 use signalbox_facts::Provider;
-use tokio_util::task::TaskTracker;
 
 use crate::fake::PART;
 
@@ -20,7 +19,7 @@ pub(crate) struct Rig {
     pub(crate) agent: Option<Agent>,
     pub(crate) events: AgentEvents,
     waiting: VecDeque<AgentEvent>,
-    tracker: TaskTracker,
+    supervisor: Supervisor,
 }
 
 /// Limits of a test: long where nothing is waited for, short stop ladder.
@@ -61,9 +60,12 @@ impl Rig {
     }
 
     pub(crate) fn with(spec: LaunchSpec, open: OpenSession, limits: Limits) -> Self {
-        let tracker = TaskTracker::new();
-        let (agent, events) = start(spec, open, limits, &tracker);
-        Self { agent: Some(agent), events, waiting: VecDeque::new(), tracker }
+        Self::under(Supervisor::default(), spec, open, limits)
+    }
+
+    pub(crate) fn under(supervisor: Supervisor, spec: LaunchSpec, open: OpenSession, limits: Limits) -> Self {
+        let (agent, events) = start(spec, open, limits, &supervisor);
+        Self { agent: Some(agent), events, waiting: VecDeque::new(), supervisor }
     }
 
     pub(crate) fn agent(&self) -> &Agent {
@@ -129,8 +131,7 @@ impl Rig {
         while let Some(event) = self.next().await {
             last = event;
         }
-        self.tracker.close();
-        tokio::time::timeout(PATIENCE, self.tracker.wait()).await.expect("the task ends");
+        tokio::time::timeout(PATIENCE, self.supervisor.finish()).await.expect("the task ends");
         last
     }
 

@@ -6,7 +6,7 @@ use signalbox_agents::{
     Agent, AgentEvent, AgentEvents, AgentFailure, AgentInfo, FailureReason, Limits, OpenSession, Update,
     Visit,
 };
-use tokio_util::task::TaskTracker;
+
 
 use crate::fake::SESSION;
 use crate::rig::{Rig, limits, open, prompt, spec};
@@ -16,7 +16,7 @@ fn brief() -> Limits {
 }
 
 async fn visit(part: &str) -> Result<Visit, Box<AgentFailure>> {
-    Visit::begin(spec(part), brief(), &TaskTracker::new()).await
+    Visit::begin(spec(part), brief(), &Supervisor::default()).await
 }
 
 fn wanted() -> OpenSession {

@@ -5,9 +5,13 @@ use signalbox_agents::{AgentEvent, FailureReason, LaunchSpec, SendError};
 use crate::rig::{Rig, limits, open, prompt, spec};
 
 /// Whether a process is there and no zombie.
-fn lives(id: &str) -> bool {
+pub(crate) fn lives(id: &str) -> bool {
     match std::fs::read_to_string(format!("/proc/{id}/stat")) {
-        Ok(stat) => !stat.rsplit_once(')').unwrap().1.trim_start().starts_with('Z'),
+        Ok(stat) => {
+            // A process whose first thread has ended is not gone before the others are.
+            let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().collect();
+            fields[0] != "Z" || fields[17].parse::<u32>().unwrap() > 1
+        }
         Err(_) => false,
     }
 }

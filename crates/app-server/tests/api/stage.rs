@@ -81,6 +81,7 @@ impl Stage {
         let config = EngineConfig {
             catalog: Catalog::new(more, Provider::new("rehearsal"), base_environment(), fallback),
             limits: Limits::default(),
+            agents: signalbox_engine::Supervisor::default(),
             blobs: None,
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),

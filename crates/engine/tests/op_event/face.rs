@@ -98,6 +98,7 @@ impl Face {
         let config = EngineConfig {
             catalog: catalog(&folder),
             limits: limits.clone(),
+            agents: signalbox_engine::Supervisor::default(),
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),

@@ -205,6 +205,7 @@ impl Stage {
                 fork,
                 ..Limits::default()
             },
+            agents: signalbox_engine::Supervisor::default(),
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),

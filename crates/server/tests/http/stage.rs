@@ -119,6 +119,7 @@ impl Stage {
         let config = EngineConfig {
             catalog: Catalog::new(vec![entry], Provider::new("rehearsal"), base_environment(), path),
             limits: Limits::default(),
+            agents: signalbox_engine::Supervisor::default(),
             blobs: None,
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
