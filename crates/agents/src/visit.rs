@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::supervisor::Supervisor;
-
 use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason};
 use crate::handle::{Agent, ListRequest, Request, Token, launch};
 use crate::listed::SessionPage;
 use crate::queue::AgentEvents;
 use crate::spec::{LaunchSpec, Limits, OpenSession};
+use crate::supervisor::Supervisor;
 
 /// An agent that was started without a session. When it is dropped, the agent is stopped.
 #[derive(Debug)]

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use signalbox_agents::{
-    Agent, AgentEvent, AgentEvents, AgentFailure, AgentInfo, FailureReason, Limits, OpenSession, Update,
-    Visit,
+    Agent, AgentEvent, AgentEvents, AgentFailure, AgentInfo, FailureReason, Limits, OpenSession, Supervisor,
+    Update, Visit,
 };
-
 
 use crate::fake::SESSION;
 use crate::rig::{Rig, limits, open, prompt, spec};
