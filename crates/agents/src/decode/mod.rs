@@ -20,6 +20,7 @@ pub(crate) use hello::{Hello, hello};
 pub(crate) use line::{Line, RpcError, line};
 pub(crate) use listed::session_page;
 pub(crate) use options::{config_options, models, modes};
+pub(crate) use plan::plan_in_arguments;
 pub(crate) use tool::{ToolContext, ToolMemory, tool_patch};
 pub(crate) use update::{Decoded, update};
 pub(crate) use usage::{chunk_usage, context_window, prompt_usage, rate_limits};

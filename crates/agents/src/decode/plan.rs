@@ -1,10 +1,10 @@
 //! Plans in their three forms: the whole list, an identified list or Markdown, and its removal.
 
 use serde_json::Value;
-use signalbox_facts::{PlanEntry, PlanStatus};
+use signalbox_facts::{PlanEntry, PlanStatus, ToolStatus};
 
 use super::fields::{Object, into_object, take_filled, take_list, take_object, take_text, text};
-use crate::update::PlanPatch;
+use crate::update::{PlanPatch, ToolPatch};
 
 /// Entries of one plan; more are cut.
 const MAX_ENTRIES: usize = 500;
@@ -25,6 +25,16 @@ pub(crate) fn plan_update(update: &mut Object) -> PlanPatch {
         }
         _ => PlanPatch { id, entries: entries(&mut plan), markdown: None },
     }
+}
+
+/// The plan in the arguments of a tool call, under this name; whole, as agents give it. A call that failed planned nothing.
+pub(crate) fn plan_in_arguments(call: &ToolPatch, name: &str) -> Option<PlanPatch> {
+    if !matches!(call.status, Some(ToolStatus::InProgress | ToolStatus::Completed)) {
+        return None;
+    }
+    let list = call.raw_input.as_ref()?.get(name)?.as_array()?;
+    let entries = list.iter().take(MAX_ENTRIES).cloned().filter_map(entry).collect();
+    Some(PlanPatch { id: None, entries, markdown: None })
 }
 
 /// `plan_removed`: an empty plan.
@@ -60,6 +70,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_plan_in_the_arguments_of_a_call_is_read_once_the_call_runs() {
+        let mut call = ToolPatch {
+            raw_input: Some(
+                json!({"todos": [{"content": "a", "status": "completed", "priority": "high"}, 7, {"content": "b"}]}),
+            ),
+            ..ToolPatch::default()
+        };
+        assert_eq!(plan_in_arguments(&call, "todos"), None);
+        call.status = Some(ToolStatus::InProgress);
+        let plan = plan_in_arguments(&call, "todos").unwrap();
+        let told: Vec<_> = plan.entries.iter().map(|entry| (entry.content.as_str(), entry.status)).collect();
+        assert_eq!(told, [("a", PlanStatus::Completed), ("b", PlanStatus::Pending)]);
+        assert_eq!(plan_in_arguments(&call, "steps"), None);
+        call.status = Some(ToolStatus::Failed);
+        assert_eq!(plan_in_arguments(&call, "todos"), None);
+    }
 
     #[test]
     fn entries_with_unknown_words_are_kept() {

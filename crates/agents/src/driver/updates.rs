@@ -79,7 +79,18 @@ impl Conversation {
         let decoded = decode::update(update, bytes, &self.context(), &mut tools);
         self.tools = tools;
         match decoded {
-            Decoded::Update(update) => self.tell(update, bytes),
+            Decoded::Update(update) => {
+                let plan = match &update {
+                    Update::Tool(call) => {
+                        self.quirks.plan_in_arguments.and_then(|name| decode::plan_in_arguments(call, name))
+                    }
+                    _ => None,
+                };
+                self.tell(update, bytes);
+                if let Some(plan) = plan {
+                    self.tell(Update::Plan(plan), bytes);
+                }
+            }
             Decoded::Options(options) => {
                 self.settings.options_are(options);
                 self.tell_settings();

@@ -23,6 +23,8 @@ pub struct Quirks {
     pub arguments_in_content: bool,
     /// It wraps a finished command's output in a fenced block.
     pub fenced_output: bool,
+    /// It tells its plan only as the arguments of a tool call, under this name.
+    pub plan_in_arguments: Option<&'static str>,
     /// `_meta` key whose object has a `kind` for tool calls that come without one.
     pub kind_in_meta: Option<&'static str>,
     /// It must be told to authenticate by this method before a session opens.
@@ -41,6 +43,7 @@ impl Quirks {
         output_in_content: true,
         arguments_in_content: false,
         fenced_output: false,
+        plan_in_arguments: None,
         kind_in_meta: None,
         authenticate: None,
         input_mid_turn: false,

@@ -3,7 +3,8 @@
 use super::Quirks;
 use crate::presets::Preset;
 
-/// It asks where its own configuration says so, so that is set for it; the text of a running command is its output.
+/// It asks where its own configuration says so, so that is set for it; the text of a running command is its output. Its
+/// plan is the arguments of the tool `todowrite`.
 pub(crate) const OPENCODE: Preset = Preset {
     provider: "opencode",
     title: "OpenCode",
@@ -21,7 +22,7 @@ pub(crate) const OPENCODE: Preset = Preset {
     login_hint: Some("run `opencode auth login`"),
     // It reads the second only where there is none of the first.
     rules: &["AGENTS.md", "CLAUDE.md"],
-    quirks: Quirks { compact_prompt: Some("/compact"), ..Quirks::NONE },
+    quirks: Quirks { plan_in_arguments: Some("todos"), compact_prompt: Some("/compact"), ..Quirks::NONE },
     ..Preset::BASE
 };
 
