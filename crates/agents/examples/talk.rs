@@ -1,6 +1,6 @@
 //! Talks to an agent and prints every event: to see what an agent does before it gets a place in the launch table.
 //!
-//! `cargo run -p signalbox-agents --example talk -- [PROVIDER] allow|reject|cancel|leave PROMPT COMMAND [ARGS…]`. Permission requests are answered
+//! `cargo run -p signalbox-agents --example talk -- [--protocol=2] [--resume=ID] [PROVIDER] allow|reject|cancel|leave PROMPT COMMAND [ARGS…]`. Permission requests are answered
 //! as the second word says (`leave`: not at all). The environment is the caller's; a provider's quirks are used if given.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, for people")]
@@ -14,6 +14,12 @@ use signalbox_facts::{OptionKind, PermissionOption, Provider};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let mut option = |name: &str| {
+        let at = args.iter().position(|arg| arg.starts_with(name))?;
+        Some(args.remove(at)[name.len()..].to_owned())
+    };
+    let protocol = option("--protocol=").map_or(Ok(1), |version| version.parse())?;
+    let resume = option("--resume=");
     let known = args.first().and_then(|name| preset(name));
     let provider = if known.is_some() { args.remove(0) } else { "custom".to_owned() };
     let [how, prompt, command, rest @ ..] = args.as_slice() else {
@@ -30,13 +36,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ask_modes: known.map(|preset| texts(preset.ask_modes)).unwrap_or_default(),
         edit_modes: known.map(|preset| texts(preset.edit_modes)).unwrap_or_default(),
         yolo_modes: known.map(|preset| texts(preset.yolo_modes)).unwrap_or_default(),
-        protocol: 1,
+        protocol,
         quirks: known.map_or(Quirks::NONE, |preset| preset.quirks),
         install_hint: known.map(|preset| preset.install_hint.to_owned()),
     };
     let supervisor = Supervisor::default();
     let (agent, mut events) =
-        start(spec, OpenSession { cwd, ..OpenSession::default() }, Limits::default(), &supervisor);
+        start(spec, OpenSession { cwd, resume, ..OpenSession::default() }, Limits::default(), &supervisor);
     let blocks = vec![PromptBlock::Text(prompt.clone())];
     agent.prompt(PromptRequest { blocks, ..PromptRequest::default() })?;
     while let Some(batch) = events.recv().await {

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use signalbox_facts::{
-    Choice, CompactionStatus, ConfigOption, ContextWindow, Location, McpTool, Model, PlanEntry, RateLimit,
-    ToolStatus,
+    Choice, CompactionStatus, ConfigOption, ContextWindow, FileDiff, Location, McpTool, Model, PlanEntry,
+    RateLimit, ToolStatus,
 };
 
 /// Something of the conversation or of the session's state.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Update {
-    /// A chunk of an answer.
+    /// A chunk of an answer. What was shown is never taken back: an agent that corrects a message tells the corrected one as
+    /// another, under an id of its own.
     Message(TextChunk),
     /// A chunk of a thought.
     Thought(TextChunk),
@@ -194,6 +195,8 @@ pub enum ToolPart {
         /// The new text.
         new_text: String,
     },
+    /// A change of a file, as hunks of a unified diff.
+    Patch(FileDiff),
     /// A terminal of the agent's own; its output comes as [`ToolPatch::output`].
     Terminal {
         /// The agent's id of it.

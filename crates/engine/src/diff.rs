@@ -32,6 +32,13 @@ pub(crate) fn file_diff(path: PathBuf, old: Option<&str>, new: &str, delete: boo
     FileDiff { path, kind, unified, truncated }
 }
 
+/// A diff that came as one, not longer than one of ours.
+#[must_use]
+pub(crate) fn bounded_diff(diff: FileDiff) -> FileDiff {
+    let (unified, cut) = cut(diff.unified);
+    FileDiff { unified, truncated: diff.truncated || cut, ..diff }
+}
+
 fn cut(mut unified: String) -> (String, bool) {
     if unified.len() <= MAX_DIFF_BYTES {
         return (unified, false);

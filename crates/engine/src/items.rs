@@ -15,7 +15,7 @@ use signalbox_facts::{
 
 use crate::agent_input::launch_fields;
 use crate::batch::{Batch, Item};
-use crate::diff::file_diff;
+use crate::diff::{bounded_diff, file_diff};
 use crate::output::{Output, Piece};
 
 const MAX_TITLE_BYTES: usize = 512;
@@ -462,12 +462,13 @@ impl Tool {
                 ToolPart::Diff { path, old_text, new_text } if diffs.len() < MAX_DIFFS => {
                     diffs.push(file_diff(cwd.join(path), old_text.as_deref(), &new_text, delete));
                 }
+                ToolPart::Patch(diff) if diffs.len() < MAX_DIFFS => diffs.push(bounded_diff(diff)),
                 ToolPart::Content(Content::Text(text)) if is_command(&self.call) => texts.push_str(&text),
                 ToolPart::Content(one) => content.push(tool_content(one)),
                 ToolPart::Unknown(value) => {
                     content.push(ToolContent::Text { text: bounded(value).to_string() })
                 }
-                ToolPart::Diff { .. } | ToolPart::Terminal { .. } => {}
+                ToolPart::Diff { .. } | ToolPart::Patch(_) | ToolPart::Terminal { .. } => {}
             }
         }
         if !diffs.is_empty() {

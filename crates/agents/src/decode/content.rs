@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use signalbox_facts::Location;
 
+use super::diff;
 use super::fields::{Object, count, into_object, take_filled, take_object, take_text};
 use crate::update::{Content, ToolPart};
 
@@ -43,8 +44,18 @@ pub(crate) fn content(value: Value) -> Content {
     }
 }
 
+/// The pieces that an entry of a tool call's content is; a structured change is one a file.
+pub(crate) fn tool_parts(value: Value, cwd: &Path) -> Vec<ToolPart> {
+    match value {
+        Value::Object(mut object) if diff::is_structured(&object) => {
+            diff::changes(&mut object, cwd).into_iter().map(ToolPart::Patch).collect()
+        }
+        other => vec![tool_part(other, cwd)],
+    }
+}
+
 /// A piece of what a tool call shows.
-pub(crate) fn tool_part(value: Value, cwd: &Path) -> ToolPart {
+fn tool_part(value: Value, cwd: &Path) -> ToolPart {
     let mut object = match into_object(value) {
         Ok(object) => object,
         Err(other) => return ToolPart::Content(content(other)),

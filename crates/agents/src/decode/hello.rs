@@ -33,6 +33,9 @@ pub(crate) fn hello(result: Value, line: &[String]) -> Hello {
     let mut result = into_object(result).unwrap_or_default();
     let protocol = result.get("protocolVersion");
     let protocol = protocol.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
+    if protocol.is_some_and(|version| version >= 2) {
+        return hello_v2(protocol, result, line);
+    }
     let mut info = take_object(&mut result, "agentInfo").unwrap_or_default();
     let methods = take_list(&mut result, "authMethods").unwrap_or_default();
     let empty = Object::new();
@@ -61,9 +64,39 @@ pub(crate) fn hello(result: Value, line: &[String]) -> Hello {
     }
 }
 
+/// The same of version 2: what every agent with sessions has is no capability there.
+fn hello_v2(protocol: Option<u64>, mut result: Object, line: &[String]) -> Hello {
+    let mut info = take_object(&mut result, "info").unwrap_or_default();
+    let methods = take_list(&mut result, "authMethods").unwrap_or_default();
+    let empty = Object::new();
+    let agent = object(&result, "capabilities").unwrap_or(&empty);
+    let session = object(agent, "session").unwrap_or(&empty);
+    let prompt = object(session, "prompt").unwrap_or(&empty);
+    let mcp = object(session, "mcp").unwrap_or(&empty);
+    Hello {
+        protocol,
+        name: take_filled(&mut info, "title").or_else(|| take_filled(&mut info, "name")),
+        version: take_filled(&mut info, "version"),
+        load: true,
+        resume: true,
+        fork: has(session, "fork"),
+        close: true,
+        list: true,
+        delete: has(session, "delete"),
+        roots: has(session, "additionalDirectories"),
+        system_prompt: has(session, "systemPrompt"),
+        images: has(prompt, "image"),
+        audio: has(prompt, "audio"),
+        resources: has(prompt, "embeddedContext"),
+        mcp_http: has(mcp, "http"),
+        mcp_sse: false,
+        auth_methods: methods.into_iter().filter_map(|method| auth_method(method, line)).collect(),
+    }
+}
+
 fn auth_method(value: Value, line: &[String]) -> Option<AuthMethod> {
     let mut object = into_object(value).ok()?;
-    let id = take_filled(&mut object, "id")?;
+    let id = take_filled(&mut object, "id").or_else(|| take_filled(&mut object, "methodId"))?;
     let kind = take_filled(&mut object, "type").unwrap_or_else(|| "agent".to_owned());
     // An older hint for a login in a terminal has the whole command line; the newer form appends to the agent's own.
     let hint = object.get("_meta").and_then(|meta| meta.get("terminal-auth")?.as_object());
@@ -118,5 +151,30 @@ mod tests {
             ]
         );
         assert_eq!(super::hello(Value::Null, &[]).protocol, None);
+    }
+
+    #[test]
+    fn version_2_has_other_names_and_takes_more_for_granted() {
+        let answer = json!({
+            "protocolVersion": 2, "info": {"name": "a", "title": "Agent", "version": "3"},
+            "capabilities": {"session": {"prompt": {"image": {}}, "mcp": {"stdio": {}, "http": {}}, "fork": {}}},
+            "authMethods": [{"methodId": "key", "type": "agent", "name": "Key"}],
+        });
+        let hello = super::hello(answer, &[]);
+        assert_eq!(
+            (hello.protocol, hello.name.as_deref(), hello.version.as_deref()),
+            (Some(2), Some("Agent"), Some("3"))
+        );
+        assert!(
+            hello.load
+                && hello.resume
+                && hello.close
+                && hello.list
+                && hello.fork
+                && hello.images
+                && hello.mcp_http
+        );
+        assert!(!hello.resources && !hello.roots && !hello.mcp_sse && !hello.system_prompt);
+        assert_eq!(hello.auth_methods[0].id, "key");
     }
 }

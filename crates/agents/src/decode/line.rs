@@ -62,7 +62,8 @@ fn own_id(id: &Value) -> Option<u64> {
     id.as_u64().or_else(|| id.as_str()?.parse().ok())
 }
 
-fn rpc_error(error: Value) -> RpcError {
+/// An error object, read tolerantly.
+pub(crate) fn rpc_error(error: Value) -> RpcError {
     let Ok(mut error) = into_object(error) else {
         return RpcError { code: -32603, message: "an error without explanation".to_owned() };
     };

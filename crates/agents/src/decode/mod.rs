@@ -2,6 +2,7 @@
 
 pub(crate) mod asked;
 mod content;
+mod diff;
 pub(crate) mod fast;
 mod fields;
 mod hello;
@@ -14,13 +15,14 @@ mod recordings;
 mod tool;
 mod update;
 mod usage;
+pub(crate) mod v2;
 
-pub(crate) use fields::take_text;
+pub(crate) use fields::{Object, take_text};
 pub(crate) use hello::{Hello, hello};
-pub(crate) use line::{Line, RpcError, line};
+pub(crate) use line::{Line, RpcError, line, rpc_error};
 pub(crate) use listed::session_page;
 pub(crate) use options::{config_options, models, modes};
 pub(crate) use plan::plan_in_arguments;
 pub(crate) use tool::{ToolContext, ToolMemory, tool_patch};
-pub(crate) use update::{Decoded, update};
+pub(crate) use update::{Decoded, commands, update};
 pub(crate) use usage::{chunk_usage, context_window, prompt_usage, rate_limits};

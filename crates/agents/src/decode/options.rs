@@ -13,7 +13,8 @@ pub(crate) fn config_options(list: Vec<Value>) -> Vec<ConfigOption> {
 
 fn config_option(value: Value) -> Option<ConfigOption> {
     let mut object = into_object(value).ok()?;
-    let id = take_filled(&mut object, "id")?;
+    // The first version's word and the second's.
+    let id = take_filled(&mut object, "id").or_else(|| take_filled(&mut object, "configId"))?;
     let name = take_filled(&mut object, "name").unwrap_or_else(|| id.clone());
     let category = take_filled(&mut object, "category");
     let choices = take_list(&mut object, "options").map(choices).unwrap_or_default();

@@ -104,6 +104,15 @@ fn told(decoded: Decoded) -> String {
         Decoded::Usage(usage) => {
             format!("window {:?}", context_window(&usage).map(|window| window.size_tokens))
         }
+        Decoded::State(v2::State::Busy) => "busy".to_owned(),
+        Decoded::State(v2::State::Idle(idle)) => {
+            format!(
+                "idle {:?} {:?}",
+                fields::text(&idle, "stopReason"),
+                prompt_usage(&idle).map(|usage| usage.total)
+            )
+        }
+        Decoded::ReplayComplete => "replay complete".to_owned(),
         Decoded::Nothing => "-".to_owned(),
     }
 }

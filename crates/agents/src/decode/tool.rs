@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use signalbox_facts::{McpTool, ToolStatus};
 
-use super::content::{location, path, tool_part};
+use super::content::{location, path, tool_parts};
 use super::fields::{Object, object, take_filled, take_list, take_text, take_value, text};
 use crate::update::{Content, OutputPatch, ToolPart, ToolPatch};
 use crate::vendors::Quirks;
@@ -46,6 +46,23 @@ impl ToolMemory {
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
+
+    /// Whether there has been word of a call.
+    pub(crate) fn knows(&self, id: &str) -> bool {
+        self.calls.contains_key(id)
+    }
+
+    /// What the call writes comes in chunks of its own, so text content is not it.
+    pub(crate) fn streams(&mut self, id: &str) {
+        if self.calls.len() < MAX_CALLS || self.calls.contains_key(id) {
+            self.calls.entry(id.to_owned()).or_default().streamed = true;
+        }
+    }
+
+    /// Whether more text content of a call is more output of its command.
+    pub(crate) fn takes_output(&self, id: &str) -> bool {
+        self.calls.get(id).is_some_and(|call| call.execute && !call.streamed)
+    }
 }
 
 /// The patch that a `tool_call`, a `tool_call_update` or the `toolCall` of a permission request is; `None` without an id.
@@ -71,8 +88,9 @@ pub(crate) fn tool_patch(
         title: take_filled(&mut call, "title"),
         status,
         cancelled,
-        content: take_list(&mut call, "content")
-            .map(|list| list.into_iter().take(MAX_PARTS).map(|part| tool_part(part, context.cwd)).collect()),
+        content: take_list(&mut call, "content").map(|list| {
+            list.into_iter().flat_map(|part| tool_parts(part, context.cwd)).take(MAX_PARTS).collect()
+        }),
         locations: take_list(&mut call, "locations").map(|list| {
             list.into_iter().take(MAX_PARTS).filter_map(|value| location(value, context.cwd)).collect()
         }),
@@ -95,7 +113,7 @@ pub(crate) fn tool_patch(
 fn status(word: Option<String>) -> (Option<ToolStatus>, bool) {
     match word.as_deref() {
         Some("pending") => (Some(ToolStatus::Pending), false),
-        Some("in_progress" | "running") => (Some(ToolStatus::InProgress), false),
+        Some("in_progress" | "running" | "paused") => (Some(ToolStatus::InProgress), false),
         Some("completed") => (Some(ToolStatus::Completed), false),
         Some("failed" | "error") => (Some(ToolStatus::Failed), false),
         Some("cancelled" | "canceled") => (Some(ToolStatus::Failed), true),

@@ -86,7 +86,7 @@ fn arguments_streamed_as_text_are_not_content() {
 #[test]
 fn odd_shapes_are_read_field_by_field() {
     let mut agent = Agent::new(Quirks::NONE);
-    let call = agent.sends(json!({"toolCallId":17,"status":"paused","kind":"teleport","locations":[{"path":"a.rs","line":2},{"line":3}],
+    let call = agent.sends(json!({"toolCallId":17,"status":"dormant","kind":"teleport","locations":[{"path":"a.rs","line":2},{"line":3}],
         "content":[{"type":"diff","path":"a.rs","oldText":null,"newText":"x"},{"type":"future"}],"rawInput":"text"}));
     assert_eq!((call.id.as_str(), call.status, call.kind.as_deref()), ("17", None, Some("teleport")));
     assert_eq!(call.locations.unwrap().len(), 1);

@@ -5,6 +5,7 @@ use signalbox_facts::{CompactionStatus, ConfigOption};
 
 use super::content::content;
 use super::fields::{Object, take_filled, take_list, take_object, take_text, text};
+use super::v2::State;
 use super::{ToolContext, ToolMemory, config_options, plan, tool_patch};
 use crate::update::{Command, Content, NoticeSeverity, TextChunk, Update};
 
@@ -24,6 +25,10 @@ pub(crate) enum Decoded {
     Mode(String),
     /// The context window or what an agent calls so; kept raw, because the driver knows when it means nothing.
     Usage(Object),
+    /// What the agent's foreground work has come to (version 2).
+    State(State),
+    /// The history that was asked for has come, all of it (version 2).
+    ReplayComplete,
     /// Nothing that anybody can see.
     Nothing,
 }
@@ -111,7 +116,8 @@ fn chunk(object: &mut Object) -> Result<TextChunk, (Option<String>, Content)> {
     }
 }
 
-fn commands(object: &mut Object) -> Vec<Command> {
+/// The slash commands of an update, or of the answer to an opening request.
+pub(crate) fn commands(object: &mut Object) -> Vec<Command> {
     let list = take_list(object, "availableCommands").unwrap_or_default();
     let commands = list.into_iter().filter_map(|value| {
         let Value::Object(mut command) = value else { return None };

@@ -4,10 +4,11 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::conversation::Conversation;
-use crate::decode::{self, asked};
+use crate::decode::{self, asked, v2};
 use crate::event::{AgentEvent, RequestKey};
 use crate::handle::{Answer, ElicitationAnswer};
 use crate::update::ToolPatch;
+use crate::wire_out::Version;
 
 /// Requests that may be open at a time; an agent that asks more gets a cancellation at once.
 const MAX_OPEN: usize = 256;
@@ -44,15 +45,21 @@ impl Conversation {
         let key = RequestKey(self.next_key);
         let event = match kind {
             Kind::Permission => {
-                let (call, options) = asked::permission(&mut params);
-                let mut tools = std::mem::take(&mut self.tools);
-                let tool = decode::tool_patch(call, &self.context(), &mut tools);
-                self.tools = tools;
                 // A request about no call we know of is about one of its own.
-                let tool = tool.unwrap_or_else(|| ToolPatch {
-                    id: format!("request-{}", key.0),
-                    ..ToolPatch::default()
-                });
+                let own_id = format!("request-{}", key.0);
+                let mut tools = std::mem::take(&mut self.tools);
+                let (tool, options) = if self.wire.version == Version::V2 {
+                    let mut memory = std::mem::take(&mut self.v2);
+                    let context = self.context();
+                    let asked = v2::permission(&mut params, own_id, &context, &mut tools, &mut memory);
+                    self.v2 = memory;
+                    asked
+                } else {
+                    let (call, options) = asked::permission(&mut params);
+                    let tool = decode::tool_patch(call, &self.context(), &mut tools);
+                    (tool.unwrap_or_else(|| ToolPatch { id: own_id, ..ToolPatch::default() }), options)
+                };
+                self.tools = tools;
                 AgentEvent::Permission { key, tool: Box::new(tool), options }
             }
             Kind::Elicitation => {
@@ -64,6 +71,7 @@ impl Conversation {
                 }
             }
         };
+        self.works_on();
         self.asked.insert(key, Asked { id, kind });
         self.emit(event, bytes);
     }

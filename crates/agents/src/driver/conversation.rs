@@ -15,7 +15,7 @@ use super::asked::Asked;
 use super::opening::{EarlyUpdate, Replay, Way};
 use super::prompt::Running;
 use super::settings::{Origin, Settings, Wanted};
-use crate::decode::{self, Hello, Line, RpcError, ToolContext, ToolMemory};
+use crate::decode::{self, Hello, Line, RpcError, ToolContext, ToolMemory, v2};
 use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason, RefusedSetting, RequestKey};
 use crate::handle::{Request, Token};
 use crate::presets::preset;
@@ -23,7 +23,7 @@ use crate::process::Tail;
 use crate::queue::Weighed;
 use crate::spec::{LaunchSpec, Limits, OpenSession};
 use crate::vendors::Quirks;
-use crate::wire_out::{Outbox, Unwritable};
+use crate::wire_out::{Outbox, Unwritable, Version};
 
 /// Kept of stdout lines that are no ACP.
 const STRAY_BYTES: usize = 8 << 10;
@@ -135,7 +135,6 @@ pub(super) struct Conversation {
     pub(super) open: OpenSession,
     /// It was started without a session; the first thing asked of it may open one.
     pub(super) visiting: bool,
-    pub(super) protocol: u16,
     /// Program and arguments, for logins that use the same.
     pub(super) command_line: Vec<String>,
     pub(super) ask_modes: Vec<String>,
@@ -156,6 +155,10 @@ pub(super) struct Conversation {
     pub(super) session: Option<String>,
     pub(super) settings: Settings,
     pub(super) tools: ToolMemory,
+    /// What version 2 adds to.
+    pub(super) v2: v2::Memory,
+    /// The agent last said that it works (version 2).
+    pub(super) busy: bool,
     /// Updates that came before the session's id.
     pub(super) early: Vec<EarlyUpdate>,
     pub(super) early_bytes: usize,
@@ -192,11 +195,10 @@ impl Conversation {
         let mut talk = Self {
             visiting: open.is_none(),
             out: Vec::new(),
-            wire: Outbox::default(),
+            wire: Outbox::new(Version::up_to(spec.protocol)),
             end: None,
             killed: None,
             phase: Phase::Initializing { until: now + limits.initialize },
-            protocol: spec.protocol.max(1),
             command_line: std::iter::once(&spec.command).chain(&spec.args).cloned().collect(),
             ask_modes: spec.ask_modes.clone(),
             edit_modes: spec.edit_modes.clone(),
@@ -214,6 +216,8 @@ impl Conversation {
             session: None,
             settings: Settings::default(),
             tools: ToolMemory::default(),
+            v2: v2::Memory::default(),
+            busy: false,
             early: Vec::new(),
             early_bytes: 0,
             held: Vec::new(),
@@ -228,8 +232,7 @@ impl Conversation {
             stray: Tail::new(STRAY_BYTES),
             stray_count: 0,
         };
-        let version = talk.protocol;
-        talk.call(Call::Initialize, |wire, id| wire.initialize(id, version));
+        talk.call(Call::Initialize, |wire, id| wire.initialize(id));
         talk
     }
 
@@ -324,7 +327,7 @@ impl Conversation {
             && let Some(chunk) = decode::fast::chunk(line)
             && self.session.as_deref() == Some(&*chunk.session)
         {
-            self.text(&chunk);
+            self.text(chunk);
             return;
         }
         match decode::line(line) {
@@ -381,7 +384,7 @@ impl Conversation {
             Call::DeleteSession { token, .. } => self.deletion_answered(token, result),
             // It is stopped next, whatever it says.
             Call::CloseOwn => {}
-            Call::Prompt => self.prompt_answered(result),
+            Call::Prompt => self.prompt_answered(result, now),
         }
     }
 
@@ -471,6 +474,9 @@ impl Conversation {
         }
         if let Some(until) = self.prompt.as_mut().and_then(|prompt| prompt.cancel_until.as_mut()) {
             *until += by;
+        }
+        if let Some(framing) = self.prompt.as_mut().and_then(|prompt| prompt.framing.as_mut()) {
+            framing.postpone(by);
         }
     }
 

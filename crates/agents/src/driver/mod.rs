@@ -5,6 +5,9 @@
 
 mod asked;
 mod conversation;
+mod foreground;
+#[cfg(test)]
+mod foreground_tests;
 mod fork;
 mod opening;
 mod prompt;

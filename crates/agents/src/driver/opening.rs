@@ -8,7 +8,8 @@ use super::settings::Origin;
 use crate::decode::{self, Hello, RpcError};
 use crate::event::{AgentEvent, FailureReason};
 use crate::spec::McpTransport;
-use crate::wire_out::Opening;
+use crate::update::Update;
+use crate::wire_out::{Opening, Version};
 
 /// How a session is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,21 +41,34 @@ pub(super) struct EarlyUpdate {
 
 impl Conversation {
     pub(super) fn initialized(&mut self, result: Result<Value, RpcError>, now: Instant) {
+        let offered = self.wire.version;
         let hello = match result {
             Ok(result) => decode::hello(result, &self.command_line),
+            // Agents that look at the number refuse it, older ones that look at the shape only refuse that.
+            Err(error) if offered != Version::V1 && error.code != AUTH_REQUIRED => {
+                tracing::debug!(code = error.code, "the agent refuses version 2; version 1 is offered");
+                self.wire.version = Version::V1;
+                return self.call(Call::Initialize, |wire, id| wire.initialize(id));
+            }
             Err(error) => {
                 let failure = self.failure_of("initialize", error);
                 return self.fail_with(failure);
             }
         };
         match hello.protocol {
-            Some(1) => {}
+            Some(1) => self.wire.version = Version::V1,
+            Some(2) if offered == Version::V2 => {}
             // Before there was a first version, and agents that leave it out: they speak something close to it.
             None | Some(0) => {
-                self.warn("protocol_version", "the agent names no ACP version; version 1 is assumed")
+                self.wire.version = Version::V1;
+                self.warn("protocol_version", "the agent names no ACP version; version 1 is assumed");
             }
             Some(other) => {
-                let message = format!("{} speaks ACP version {other}, signalbox version 1", self.info.name);
+                let offered = offered.number();
+                let message = format!(
+                    "{} answered with ACP version {other}, and signalbox had offered version {offered}",
+                    self.info.name
+                );
                 return self.fail(FailureReason::AgentFailed, message);
             }
         }
@@ -76,7 +90,7 @@ impl Conversation {
             info.name.clone_from(name);
         }
         info.version.clone_from(&hello.version);
-        info.protocol = 1;
+        info.protocol = self.wire.version.number();
         (info.takes_images, info.takes_audio, info.takes_resources) =
             (hello.images, hello.audio, hello.resources);
         (info.mcp_http, info.mcp_sse) = (hello.mcp_http, hello.mcp_sse);
@@ -176,7 +190,9 @@ impl Conversation {
             // The codes for a session that is gone differ everywhere, so any error means it.
             Err(error) => {
                 tracing::debug!(code = error.code, ?way, "an earlier session cannot be opened");
-                let next = if way == Way::Resume && self.hello.load { Way::Load } else { Way::New };
+                // In version 2 both are one call.
+                let another = way == Way::Resume && self.hello.load && self.wire.version == Version::V1;
+                let next = if another { Way::Load } else { Way::New };
                 self.info.context_lost = next == Way::New;
                 return self.send_open(next, now);
             }
@@ -201,9 +217,14 @@ impl Conversation {
             }
         }
         self.settings.opened(&mut result);
+        if result.contains_key("availableCommands") {
+            let commands = decode::commands(&mut result);
+            self.emit(AgentEvent::Update(Update::Commands(commands)), 1024);
+        }
         // History that has come before the answer is complete with it. If none has, it may still follow; and where it is
-        // wanted, a moment is waited for in any case.
-        if self.replay.as_ref().is_some_and(|replay| replay.seen && !self.open.replay) {
+        // wanted, a moment is waited for in any case. In version 2 nothing follows.
+        let complete = self.wire.version == Version::V2;
+        if self.replay.as_ref().is_some_and(|replay| complete || replay.seen && !self.open.replay) {
             self.replay = None;
         } else if let Some(replay) = &mut self.replay {
             replay.last = now;

@@ -6,9 +6,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::conversation::{Call, Conversation, End};
+use super::foreground::Framing;
 use crate::decode::{self, RpcError};
 use crate::event::{AgentEvent, AgentFailure, FailureReason, PromptOutcome, TokenUsage};
 use crate::handle::{PromptBlock, PromptRequest, Request};
+use crate::wire_out::Version;
 
 /// The prompt that an agent works on.
 #[derive(Debug)]
@@ -19,9 +21,15 @@ pub(super) struct Running {
     pub(super) had_output: bool,
     /// Summed from chunks, for agents that report tokens nowhere else.
     usage: Option<TokenUsage>,
+    /// In version 2: how far it is.
+    pub(super) framing: Option<Framing>,
 }
 
 impl Running {
+    pub(super) fn usage(&self) -> Option<TokenUsage> {
+        self.usage
+    }
+
     pub(super) fn add_usage(&mut self, more: TokenUsage) {
         let sum = self.usage.get_or_insert_default();
         sum.input = sum.input.saturating_add(more.input);
@@ -38,7 +46,11 @@ impl Conversation {
         self.tools.clear();
         let blocks = prompt.blocks.into_iter().map(|block| self.fitting(block)).collect();
         let session = self.session.clone().unwrap_or_default();
-        self.prompt = Some(Running { since: now, cancel_until: None, had_output: false, usage: None });
+        // An answer to an earlier prompt that is still to come must not be taken for one to this.
+        self.calls.retain(|_, call| !matches!(call, Call::Prompt));
+        let framing = (self.wire.version == Version::V2).then(Framing::default);
+        self.prompt =
+            Some(Running { since: now, cancel_until: None, had_output: false, usage: None, framing });
         self.call(Call::Prompt, |wire, id| wire.prompt(id, &session, blocks, prompt.meta));
     }
 
@@ -103,7 +115,13 @@ impl Conversation {
         }
     }
 
-    pub(super) fn prompt_answered(&mut self, result: Result<Value, RpcError>) {
+    pub(super) fn prompt_answered(&mut self, result: Result<Value, RpcError>, now: Instant) {
+        // In version 2 a good answer is no end, unless the agent ends the prompt with it as in the version before.
+        if let (Some(Running { framing: Some(_), .. }), Ok(answer)) = (&self.prompt, &result)
+            && answer.get("stopReason").is_none()
+        {
+            return self.prompt_taken(answer, now);
+        }
         // An agent that is being killed may still answer on its way out. It takes no further prompt, and whoever waits for
         // this one must learn that.
         if let Some(failure) = self.killed.clone() {
@@ -156,12 +174,14 @@ impl Conversation {
 
     pub(super) fn prompt_deadline(&self) -> Option<Instant> {
         let prompt = self.prompt.as_ref()?;
-        match prompt.cancel_until {
+        let silence = match prompt.cancel_until {
             Some(until) => Some(until),
             // While the user is asked, silence is no sign of trouble.
             None if self.stalled || !self.asked.is_empty() => None,
             None => Some(self.silent_since(prompt) + self.limits.stall),
-        }
+        };
+        let ending = prompt.framing.as_ref().and_then(Framing::due);
+        silence.into_iter().chain(ending).min()
     }
 
     fn silent_since(&self, prompt: &Running) -> Instant {
@@ -169,6 +189,7 @@ impl Conversation {
     }
 
     pub(super) fn prompt_tick(&mut self, now: Instant) {
+        self.ending_tick(now);
         let Some(prompt) = &self.prompt else { return };
         match prompt.cancel_until {
             Some(until) if now >= until => {

@@ -15,15 +15,20 @@ use crate::handle::{ForkRequest, PromptBlock, PromptRequest, Request, Token};
 use crate::spec::{Environment, LaunchSpec, Limits, OpenSession};
 use crate::vendors::Quirks;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-struct Talk {
-    talk: Conversation,
+pub(super) struct Talk {
+    pub(super) talk: Conversation,
     now: Instant,
 }
 
 impl Talk {
     fn new(open: OpenSession) -> Self {
+        Self::offering(1, open)
+    }
+
+    /// At its first word, which offers this version.
+    pub(super) fn offering(protocol: u16, open: OpenSession) -> Self {
         let spec = LaunchSpec {
             provider: Provider::new("made-up"),
             command: String::new(),
@@ -33,7 +38,7 @@ impl Talk {
             ask_modes: vec![],
             edit_modes: vec![],
             yolo_modes: vec![],
-            protocol: 1,
+            protocol,
             quirks: Quirks::NONE,
             install_hint: None,
         };
@@ -60,26 +65,26 @@ impl Talk {
         this
     }
 
-    fn hears(&mut self, message: Value) {
+    pub(super) fn hears(&mut self, message: Value) {
         self.talk.line(message.to_string().as_bytes(), self.now);
     }
 
-    fn says(&mut self, text: &str) {
+    pub(super) fn says(&mut self, text: &str) {
         let update = json!({"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":text}});
         self.hears(json!({"method":"session/update","params":{"sessionId":"s","update":update}}));
     }
 
-    fn asks(&mut self, request: Request) {
+    pub(super) fn asks(&mut self, request: Request) {
         self.talk.request(request, self.now);
     }
 
-    fn prompts(&mut self) {
+    pub(super) fn prompts(&mut self) {
         let blocks = vec![PromptBlock::Text("go".into())];
         self.asks(Request::Prompt(PromptRequest { blocks, ..PromptRequest::default() }));
     }
 
     /// Time passes; every deadline on the way is kept.
-    fn waits(&mut self, time: Duration) {
+    pub(super) fn waits(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(deadline) = self.talk.next_deadline().filter(|deadline| *deadline <= until) {
             self.now = self.now.max(deadline);
@@ -88,12 +93,12 @@ impl Talk {
         self.now = until;
     }
 
-    fn events(&mut self) -> Vec<AgentEvent> {
+    pub(super) fn events(&mut self) -> Vec<AgentEvent> {
         self.talk.out.drain(..).map(|(event, _)| event).collect()
     }
 
     /// Methods of what was sent since the last call, answers by their id.
-    fn sent(&mut self) -> Vec<String> {
+    pub(super) fn sent(&mut self) -> Vec<String> {
         let bytes = self.talk.wire.pending().to_vec();
         self.talk.wire.wrote(bytes.len());
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -105,7 +110,7 @@ impl Talk {
             .collect()
     }
 
-    fn end(&self) -> Option<(FailureReason, bool)> {
+    pub(super) fn end(&self) -> Option<(FailureReason, bool)> {
         self.talk.end.as_ref().map(|end| (end.failure.reason, end.kill))
     }
 }

@@ -7,16 +7,26 @@ use tokio::time::Instant;
 
 use super::conversation::Conversation;
 use crate::decode::fast::{Chunk, Stream};
-use crate::decode::{self, Decoded};
+use crate::decode::{self, Decoded, v2};
 use crate::event::AgentEvent;
 use crate::update::{TextChunk, Update};
+use crate::wire_out::Version;
 
 /// A chunk that joins what is not yet in the queue is not made longer than this.
 const JOIN_BYTES: usize = 32 << 10;
 
 impl Conversation {
     /// A chunk of text for the open session.
-    pub(super) fn text(&mut self, chunk: &Chunk<'_>) {
+    pub(super) fn text(&mut self, mut chunk: Chunk<'_>) {
+        if let (Version::V2, Some(id)) = (self.wire.version, &chunk.message_id) {
+            let kind = match chunk.stream {
+                Stream::Message => v2::Kind::Answer,
+                Stream::Thought => v2::Kind::Thought,
+            };
+            if let Some(id) = self.v2.messages.append(kind, id, &chunk.text, 0) {
+                chunk.message_id = Some(Cow::Owned(id));
+            }
+        }
         if let Some(prompt) = &mut self.prompt {
             prompt.had_output = true;
         }
@@ -70,14 +80,21 @@ impl Conversation {
             }
             return;
         }
+        if let Some(id) = v2::echoed(&update) {
+            self.echoed(id);
+        }
         if let Some(prompt) = &mut self.prompt
             && let Some(usage) = decode::chunk_usage(&update)
         {
             prompt.add_usage(usage);
         }
-        let mut tools = std::mem::take(&mut self.tools);
-        let decoded = decode::update(update, bytes, &self.context(), &mut tools);
-        self.tools = tools;
+        for decoded in self.decode(update, bytes) {
+            self.take_in(decoded, bytes, now);
+        }
+    }
+
+    /// Tells what an update says, or does what it means.
+    fn take_in(&mut self, decoded: Decoded, bytes: usize, now: Instant) {
         match decoded {
             Decoded::Update(update) => {
                 let plan = match &update {
@@ -112,24 +129,41 @@ impl Conversation {
                     self.tell(Update::ContextWindow(window), 0);
                 }
             }
+            Decoded::State(state) => self.state_is(state, now),
+            Decoded::ReplayComplete => self.replay = None,
             Decoded::Nothing => {}
         }
     }
 
     /// Tells a piece of the history that was asked for, as it comes: so a long one is not held here.
     fn replayed(&mut self, update: Map<String, Value>, bytes: usize) {
-        let asked = update.get("sessionUpdate").and_then(Value::as_str) == Some("user_message_chunk");
+        let kind = update.get("sessionUpdate").and_then(Value::as_str);
+        let asked = matches!(kind, Some("user_message_chunk" | "user_message"));
         let before = self.replay.as_mut().map(|replay| std::mem::replace(&mut replay.asked, asked));
         if asked && before == Some(false) {
             // Ids come again in another turn, for other calls.
             self.tools.clear();
         }
-        let mut tools = std::mem::take(&mut self.tools);
-        let decoded = decode::update(update, bytes, &self.context(), &mut tools);
-        self.tools = tools;
-        if let Decoded::Update(update) = decoded {
-            self.out.push((AgentEvent::Replayed(update), bytes));
+        for decoded in self.decode(update, bytes) {
+            if let Decoded::Update(update) = decoded {
+                self.out.push((AgentEvent::Replayed(update), bytes));
+            }
         }
+    }
+
+    /// What an update says, in the version that is spoken.
+    fn decode(&mut self, update: Map<String, Value>, bytes: usize) -> Vec<Decoded> {
+        let mut tools = std::mem::take(&mut self.tools);
+        let decoded = if self.wire.version == Version::V2 {
+            let mut memory = std::mem::take(&mut self.v2);
+            let decoded = v2::update(update, bytes, &self.context(), &mut tools, &mut memory);
+            self.v2 = memory;
+            decoded
+        } else {
+            vec![decode::update(update, bytes, &self.context(), &mut tools)]
+        };
+        self.tools = tools;
+        decoded
     }
 
     fn tell(&mut self, update: Update, bytes: usize) {
@@ -173,6 +207,13 @@ fn is_history(update: &Map<String, Value>) -> bool {
                 | "compaction_update"
                 | "compaction_summary_chunk"
                 | "notice"
+                // Version 2.
+                | "user_message"
+                | "agent_message"
+                | "agent_thought"
+                | "tool_call_content_chunk"
+                | "terminal_update"
+                | "terminal_output_chunk"
         )
     )
 }

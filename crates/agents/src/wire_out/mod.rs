@@ -3,6 +3,7 @@
 //! Here is what a message is framed in and how it waits; what it says is in one file a version of ACP.
 
 mod v1;
+mod v2;
 
 use std::path::{Path, PathBuf};
 
@@ -54,9 +55,33 @@ pub(crate) struct Opening {
     pub(crate) meta: Map<String, Value>,
 }
 
+/// The version of ACP that is spoken with an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Version {
+    #[default]
+    V1,
+    V2,
+}
+
+impl Version {
+    /// The highest one that is spoken here and that `offered` allows.
+    pub(crate) fn up_to(offered: u16) -> Self {
+        if offered < 2 { Self::V1 } else { Self::V2 }
+    }
+
+    pub(crate) fn number(self) -> u16 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+}
+
 /// Bytes on their way to the agent's stdin. Each message is one line.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
+    /// Decides what the messages look like.
+    pub(crate) version: Version,
     /// Not yet written from `written` on.
     bytes: Vec<u8>,
     written: usize,
@@ -70,16 +95,31 @@ pub(crate) struct Outbox {
 const KEEP_BYTES: usize = 256 << 10;
 
 impl Outbox {
-    pub(crate) fn initialize(&mut self, id: u64, version: u16) -> Result<(), Unwritable> {
-        self.request(id, "initialize", v1::initialize(version))
+    pub(crate) fn new(version: Version) -> Self {
+        Self { version, ..Self::default() }
+    }
+
+    /// Offers the version of this outbox.
+    pub(crate) fn initialize(&mut self, id: u64) -> Result<(), Unwritable> {
+        let version = self.version.number();
+        match self.version {
+            Version::V1 => self.request(id, "initialize", v1::initialize(version)),
+            Version::V2 => self.request(id, "initialize", v2::initialize(version, v1::about_us())),
+        }
     }
 
     pub(crate) fn authenticate(&mut self, id: u64, method: &str) -> Result<(), Unwritable> {
-        self.request(id, "authenticate", v1::authenticate(method))
+        match self.version {
+            Version::V1 => self.request(id, "authenticate", v1::authenticate(method)),
+            Version::V2 => self.request(id, "auth/login", v2::authenticate(method)),
+        }
     }
 
     pub(crate) fn new_session(&mut self, id: u64, opening: Opening) -> Result<(), Unwritable> {
-        self.request(id, "session/new", v1::new_session(opening))
+        match self.version {
+            Version::V1 => self.request(id, "session/new", v1::new_session(opening)),
+            Version::V2 => self.request(id, "session/new", v2::new_session(opening)),
+        }
     }
 
     pub(crate) fn load_session(
@@ -88,7 +128,11 @@ impl Outbox {
         session: &str,
         opening: Opening,
     ) -> Result<(), Unwritable> {
-        self.request(id, "session/load", v1::load_session(session, opening))
+        match self.version {
+            Version::V1 => self.request(id, "session/load", v1::load_session(session, opening)),
+            // One call does both.
+            Version::V2 => self.request(id, "session/resume", v2::resume_session(session, opening, true)),
+        }
     }
 
     pub(crate) fn resume_session(
@@ -97,7 +141,10 @@ impl Outbox {
         session: &str,
         opening: Opening,
     ) -> Result<(), Unwritable> {
-        self.request(id, "session/resume", v1::resume_session(session, opening))
+        match self.version {
+            Version::V1 => self.request(id, "session/resume", v1::resume_session(session, opening)),
+            Version::V2 => self.request(id, "session/resume", v2::resume_session(session, opening, false)),
+        }
     }
 
     pub(crate) fn fork_session(
@@ -108,15 +155,24 @@ impl Outbox {
         roots: &[PathBuf],
         servers: Vec<McpServer>,
     ) -> Result<(), Unwritable> {
-        self.request(id, "session/fork", v1::fork_session(session, cwd, roots, servers))
+        match self.version {
+            Version::V1 => self.request(id, "session/fork", v1::fork_session(session, cwd, roots, servers)),
+            Version::V2 => self.request(id, "session/fork", v2::fork_session(session, cwd, roots, servers)),
+        }
     }
 
     pub(crate) fn close_session(&mut self, id: u64, session: &str) -> Result<(), Unwritable> {
-        self.request(id, "session/close", v1::close_session(session))
+        match self.version {
+            Version::V1 => self.request(id, "session/close", v1::close_session(session)),
+            Version::V2 => self.request(id, "session/close", v2::close_session(session)),
+        }
     }
 
     pub(crate) fn delete_session(&mut self, id: u64, session: &str) -> Result<(), Unwritable> {
-        self.request(id, "session/delete", v1::delete_session(session))
+        match self.version {
+            Version::V1 => self.request(id, "session/delete", v1::delete_session(session)),
+            Version::V2 => self.request(id, "session/delete", v2::delete_session(session)),
+        }
     }
 
     pub(crate) fn list_sessions(
@@ -125,7 +181,10 @@ impl Outbox {
         cwd: Option<&Path>,
         cursor: Option<&str>,
     ) -> Result<(), Unwritable> {
-        self.request(id, "session/list", v1::list_sessions(cwd, cursor))
+        match self.version {
+            Version::V1 => self.request(id, "session/list", v1::list_sessions(cwd, cursor)),
+            Version::V2 => self.request(id, "session/list", v2::list_sessions(cwd, cursor)),
+        }
     }
 
     pub(crate) fn set_option(
@@ -135,9 +194,17 @@ impl Outbox {
         option: &str,
         value: &ConfigValue,
     ) -> Result<(), Unwritable> {
-        self.request(id, "session/set_config_option", v1::set_option(session, option, value))
+        match self.version {
+            Version::V1 => {
+                self.request(id, "session/set_config_option", v1::set_option(session, option, value))
+            }
+            Version::V2 => {
+                self.request(id, "session/set_config_option", v2::set_option(session, option, value))
+            }
+        }
     }
 
+    /// Modes are options in version 2, and no agent that speaks it has this call.
     pub(crate) fn set_mode(&mut self, id: u64, session: &str, mode: &str) -> Result<(), Unwritable> {
         self.request(id, "session/set_mode", v1::set_mode(session, mode))
     }
@@ -153,13 +220,21 @@ impl Outbox {
         blocks: Vec<PromptBlock>,
         meta: Map<String, Value>,
     ) -> Result<(), Unwritable> {
-        self.request(id, "session/prompt", v1::prompt(session, blocks, meta))
+        match self.version {
+            Version::V1 => self.request(id, "session/prompt", v1::prompt(session, blocks, meta)),
+            Version::V2 => self.request(id, "session/prompt", v2::prompt(session, blocks, meta)),
+        }
     }
 
     pub(crate) fn cancel(&mut self, session: &str) -> Result<(), Unwritable> {
-        self.put(&Frame { jsonrpc: "2.0", id: None, method: "session/cancel", params: v1::cancel(session) })
+        let method = "session/cancel";
+        match self.version {
+            Version::V1 => self.put(&Frame { jsonrpc: "2.0", id: None, method, params: v1::cancel(session) }),
+            Version::V2 => self.put(&Frame { jsonrpc: "2.0", id: None, method, params: v2::cancel(session) }),
+        }
     }
 
+    /// Answers to the agent look the same in both versions.
     pub(crate) fn permission(&mut self, id: &Value, answer: Answer) {
         self.reply(id, v1::permission(answer));
     }
@@ -255,7 +330,7 @@ mod tests {
     #[test]
     fn initialize_advertises_what_is_shown_and_neither_files_nor_terminals() {
         let mut outbox = Outbox::default();
-        outbox.initialize(1, 1).unwrap();
+        outbox.initialize(1).unwrap();
         let message = written(&outbox);
         let params = &message["params"];
         assert_eq!(params["protocolVersion"], 1);
@@ -268,6 +343,53 @@ mod tests {
         assert_eq!((&capabilities["plan"], &capabilities["elicitation"]), (&json!({}), &json!({"form":{}})));
         assert_ne!(capabilities["terminal"], json!(true));
         assert_ne!(capabilities["fs"]["readTextFile"], json!(true));
+    }
+
+    #[test]
+    fn version_2_is_offered_in_its_own_shape() {
+        let mut outbox = Outbox { version: Version::V2, ..Outbox::default() };
+        outbox.initialize(1).unwrap();
+        let message = written(&outbox);
+        assert_eq!(message["params"]["protocolVersion"], 2);
+        assert_eq!(message["params"]["info"]["name"], "signalbox");
+        assert_eq!(message["params"]["capabilities"]["elicitation"]["form"], json!({}));
+        // And in the older one, for an agent that answers with version 1.
+        assert_eq!(message["params"]["clientInfo"]["name"], "signalbox");
+        assert_eq!(message["params"]["clientCapabilities"]["plan"], json!({}));
+    }
+
+    #[test]
+    fn version_2_has_its_own_words() {
+        let opening = || Opening { cwd: "/w".into(), roots: vec!["/r".into()], ..Opening::default() };
+        let say = |write: &dyn Fn(&mut Outbox) -> Result<(), Unwritable>| {
+            let mut outbox = Outbox { version: Version::V2, ..Outbox::default() };
+            write(&mut outbox).unwrap();
+            let message = written(&outbox);
+            (message["method"].as_str().unwrap().to_owned(), message["params"].clone())
+        };
+        let (method, params) = say(&|outbox| outbox.load_session(1, "s", opening()));
+        assert_eq!((method.as_str(), &params["replayFrom"]), ("session/resume", &json!({"type":"start"})));
+        let (method, params) = say(&|outbox| outbox.resume_session(1, "s", opening()));
+        assert_eq!((method.as_str(), params.get("replayFrom")), ("session/resume", None));
+        assert_eq!(params["additionalDirectories"], json!(["/r"]));
+        let (_, params) =
+            say(&|outbox| outbox.set_option(1, "s", "mode", &ConfigValue::Choice("ask".into())));
+        assert_eq!(params, json!({"sessionId":"s","configId":"mode","type":"id","value":"ask"}));
+        let (_, params) = say(&|outbox| outbox.set_option(1, "s", "fast", &ConfigValue::Flag(true)));
+        assert_eq!(params, json!({"sessionId":"s","configId":"fast","type":"boolean","value":true}));
+        let (method, params) = say(&|outbox| outbox.authenticate(1, "key"));
+        assert_eq!((method.as_str(), params), ("auth/login", json!({"methodId":"key"})));
+        let stdio = McpServer {
+            name: "m".into(),
+            transport: McpTransport::Stdio { command: "/m".into(), args: vec![], env: BTreeMap::new() },
+        };
+        let sse = McpServer {
+            name: "e".into(),
+            transport: McpTransport::Sse { url: "u".into(), headers: BTreeMap::new() },
+        };
+        let servers = vec![stdio, sse];
+        let (_, params) = say(&|outbox| outbox.fork_session(1, "s", Path::new("/w"), &[], servers.clone()));
+        assert_eq!(params["mcpServers"], json!([{"type":"stdio","name":"m","command":"/m"}]));
     }
 
     #[test]

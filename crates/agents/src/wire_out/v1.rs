@@ -14,6 +14,25 @@ use crate::handle::{Answer, ElicitationAnswer, PromptBlock};
 use crate::spec::{McpServer, McpTransport};
 
 pub(super) fn initialize(version: u16) -> impl Serialize {
+    let (capabilities, info) = client();
+    acp::InitializeRequest::new(ProtocolVersion::from(version))
+        .client_capabilities(capabilities)
+        .client_info(info)
+}
+
+/// What `initialize` says of the client, without the version.
+pub(super) fn about_us() -> impl Serialize {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct AboutUs {
+        client_capabilities: acp::ClientCapabilities,
+        client_info: acp::Implementation,
+    }
+    let (client_capabilities, client_info) = client();
+    AboutUs { client_capabilities, client_info }
+}
+
+fn client() -> (acp::ClientCapabilities, acp::Implementation) {
     // Neither files nor terminals of the client: agents do both better themselves.
     let session = acp::ClientSessionCapabilities::new()
         .compaction(acp::CompactionCapabilities::new())
@@ -26,9 +45,7 @@ pub(super) fn initialize(version: u16) -> impl Serialize {
         .plan(acp::PlanCapabilities::new())
         .elicitation(acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new()));
     let info = acp::Implementation::new("signalbox", env!("CARGO_PKG_VERSION")).title("signalbox".to_owned());
-    acp::InitializeRequest::new(ProtocolVersion::from(version))
-        .client_capabilities(capabilities)
-        .client_info(info)
+    (capabilities, info)
 }
 
 pub(super) fn authenticate(method: &str) -> impl Serialize + use<> {
@@ -59,7 +76,7 @@ pub(super) fn resume_session(session: &str, opening: Opening) -> impl Serialize 
         .meta(some(opening.meta))
 }
 
-/// Not stable in the protocol, so without a type in the crate as it is used here.
+/// The crate's own type would leave out an empty list of servers, without which most agents refuse.
 pub(super) fn fork_session<'a>(
     session: &'a str,
     cwd: &'a Path,
@@ -78,16 +95,16 @@ pub(super) fn fork_session<'a>(
     Fork { session_id: session, cwd, additional_directories: roots, mcp_servers: mcp_servers(servers) }
 }
 
-pub(super) fn close_session(session: &str) -> impl Serialize + use<> {
-    acp::CloseSessionRequest::new(session.to_owned())
-}
-
 pub(super) fn delete_session(session: &str) -> impl Serialize + use<> {
     acp::DeleteSessionRequest::new(session.to_owned())
 }
 
 pub(super) fn list_sessions(cwd: Option<&Path>, cursor: Option<&str>) -> impl Serialize + use<> {
     acp::ListSessionsRequest::new().cwd(cwd.map(Path::to_owned)).cursor(cursor.map(str::to_owned))
+}
+
+pub(super) fn close_session(session: &str) -> impl Serialize + use<> {
+    acp::CloseSessionRequest::new(session.to_owned())
 }
 
 pub(super) fn set_option(session: &str, option: &str, value: &ConfigValue) -> impl Serialize + use<> {

@@ -48,7 +48,7 @@ pub(crate) fn say(text: &str) {
 }
 
 /// The next line from the client; leaves at the end of the input.
-fn receive() -> Value {
+pub(crate) fn receive() -> Value {
     let mut line = String::new();
     if std::io::stdin().lock().read_line(&mut line).unwrap_or(0) == 0 {
         exit(0)
@@ -71,7 +71,7 @@ pub(crate) fn refuse(request: &Value, code: i64, message: &str) {
 }
 
 /// Shows what the client sent, for the test to look at.
-fn show(message: &Value) {
+pub(crate) fn show(message: &Value) {
     say(&format!("{message}\n"));
 }
 
@@ -411,6 +411,7 @@ fn play(part: &str, fake: &mut Fake) {
             end_turn(&prompt);
             idle()
         }
+        other if other.starts_with("two-") => crate::second::play(other),
         other => crate::keeper::play(other),
     }
 }

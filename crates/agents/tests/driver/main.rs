@@ -15,6 +15,8 @@ mod keeper;
 mod opening;
 mod prompts;
 mod rig;
+mod second;
 mod sessions;
 mod stopping;
 mod troubles;
+mod version2;

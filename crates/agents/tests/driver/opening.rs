@@ -144,5 +144,5 @@ async fn a_login_that_is_needed_is_told_with_its_methods() {
 #[tokio::test]
 async fn another_protocol_version_is_refused_clearly() {
     let failure = Rig::new("speaks-two").start_failure().await;
-    assert_eq!(failure.message, "fake speaks ACP version 2, signalbox version 1");
+    assert_eq!(failure.message, "fake answered with ACP version 2, and signalbox had offered version 1");
 }
