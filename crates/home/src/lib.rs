@@ -4,6 +4,9 @@ mod config;
 mod folder;
 mod lock;
 
-pub use config::{Config, ConfigError, EXAMPLE, Limits, Overridden, ProviderConfig, Server, Unattended};
+pub use config::{
+    Agents, Config, ConfigError, EXAMPLE, Limits, McpServerConfig, McpTransport, Overridden, ProviderConfig,
+    Server, Unattended,
+};
 pub use folder::{Home, HomeError};
 pub use lock::{Held, Holder, Lock, LockError, StartTurn, Starting};

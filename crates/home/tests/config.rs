@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use signalbox_home::{Config, EXAMPLE, Unattended};
+use signalbox_home::{Config, EXAMPLE, McpTransport, Unattended};
 
 fn error(text: &str, expected: Expect) {
     expected.assert_eq(&Config::parse(text, "config.toml").unwrap_err().to_string());
@@ -19,14 +19,15 @@ fn the_example_says_the_defaults() {
 
 #[test]
 fn the_example_shows_a_provider_with_every_key() {
-    let text: String = EXAMPLE
-        .lines()
-        .skip_while(|line| !line.starts_with("# [providers"))
-        .take_while(|line| line.starts_with('#'))
-        .map(|line| format!("{}\n", line.trim_start_matches("# ")))
-        .collect();
-    let config = Config::parse(&text, "example").unwrap();
+    let config = shown_at("# [providers");
     let provider = &config.providers["my_agent"];
+    assert_eq!(provider.title.as_deref(), Some("My agent"));
+    assert_eq!(
+        (provider.enabled, provider.mediated, provider.download),
+        (Some(true), Some(true), Some(false))
+    );
+    assert_eq!(provider.pass_env, ["MY_AGENT_KEY"]);
+    assert_eq!(provider.login_hint.as_deref(), Some("run `my-agent login`"));
     assert_eq!(provider.command.as_deref(), Some("my-agent"));
     assert_eq!(provider.args.as_deref(), Some(&["acp".to_owned()][..]));
     assert_eq!(provider.env["MY_AGENT_LOG"], "warn");
@@ -36,6 +37,84 @@ fn the_example_shows_a_provider_with_every_key() {
     assert_eq!(provider.protocol, Some(1));
     assert_eq!(provider.reads_rules, Some(false));
     assert!(!format!("{provider:?}").contains("warn"), "values of variables are not shown");
+}
+
+/// The commented part of the example that begins so, as configuration.
+fn shown_at(beginning: &str) -> Config {
+    let text: String = EXAMPLE
+        .lines()
+        .skip_while(|line| !line.starts_with(beginning))
+        .take_while(|line| line.starts_with('#'))
+        .map(|line| format!("{}\n", line.trim_start_matches('#').trim_start()))
+        .collect();
+    Config::parse(&text, "example").unwrap()
+}
+
+#[test]
+fn the_example_shows_mcp_servers_with_every_key() {
+    let config = shown_at("# [mcp_servers");
+    let files = &config.mcp_servers["files"];
+    assert_eq!(files.command.as_deref(), Some("mcp-files"));
+    assert_eq!((files.args.len(), files.env["LEVEL"].as_str()), (2, "warn"));
+    assert_eq!(files.providers, ["opencode", "my_agent"]);
+    assert!(files.enabled && files.variables().contains("FILES_TOKEN"));
+    let tracker = &config.mcp_servers["tracker"];
+    assert_eq!(tracker.url.as_deref(), Some("https://tracker.example/mcp"));
+    assert_eq!(tracker.transport, McpTransport::Http);
+    assert_eq!(tracker.variables().into_iter().collect::<Vec<_>>(), ["TRACKER_KEY", "TRACKER_TOKEN"]);
+    let shown = format!("{config:?}");
+    assert!(shown.contains("X-Team") && !shown.contains("red\""), "values of headers are not shown");
+}
+
+#[test]
+fn an_mcp_server_is_a_command_or_a_url() {
+    error(
+        "[mcp_servers.a]\nenabled = true",
+        expect![[r#"config.toml:1: `mcp_servers.a` needs a `command` or a `url`"#]],
+    );
+    error(
+        "\n[mcp_servers.a]\ncommand = 'x'\nurl = 'http://h'",
+        expect![[r#"config.toml:2: `mcp_servers.a` has both a `command` and a `url`; leave one out"#]],
+    );
+    error(
+        "[mcp_servers.a]\nurl = 'http://h'\nargs = ['x']",
+        expect![[
+            r#"config.toml:1: `mcp_servers.a` has a `url`, so it takes no `args`, `env` or `env_vars`"#
+        ]],
+    );
+    error(
+        "[mcp_servers.a]\ncommand = 'x'\nhttp_headers = { A = 'b' }",
+        expect![[
+            r#"config.toml:1: `mcp_servers.a` has a `command`, so it takes no headers, token or `transport`"#
+        ]],
+    );
+    error(
+        "[mcp_servers.a]\nurl = 'h'",
+        expect![[r#"config.toml:2: `mcp_servers.a.url`: must begin with http:// or https://"#]],
+    );
+    error(
+        "[mcp_servers.a]\nurl = 'http://h'\nhttp_headers = { 'A b' = 'secret' }",
+        expect![[r#"config.toml:3: `mcp_servers.a.http_headers`: "A b" cannot be a header's name"#]],
+    );
+    error(
+        "[mcp_servers.a]\nurl = 'http://h'\ntransport = 'ws'",
+        expect![[r#"config.toml:3: `mcp_servers.a.transport`: "ws" is neither "http" nor "sse""#]],
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_is_found_at_once() {
+    let text = "[agents]\ndownloads = 'no'\npass_env = ['A=B']\n[mcp_servers.a]\ncomand = 'x'\n[limits]\n\
+                stall_seconds = 7\n[mcp_servers.b]\n";
+    let (config, faults) = Config::examine(text, "config.toml").unwrap();
+    let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    expect![[r#"
+        config.toml:2: `agents.downloads` must be true or false, not a string
+        config.toml:3: `agents.pass_env`: "A=B" cannot be an environment variable
+        config.toml:5: unknown key `mcp_servers.a.comand`; did you mean `command`?
+        config.toml:8: `mcp_servers.b` needs a `command` or a `url`"#]]
+    .assert_eq(&faults.join("\n"));
+    assert_eq!(config.limits.stall, Duration::from_secs(7), "the rest holds");
 }
 
 #[test]
@@ -104,7 +183,7 @@ fn mistakes_name_key_line_and_expectation() {
     error(
         "[providers.'A B']\ncommand = 'x'",
         expect![[
-            r#"config.toml:2: `providers.A B.command`: "A B" cannot be a provider's name: 1 to 64 of the letters a-z, digits, '_' and '-'"#
+            r#"config.toml:1: `providers.A B`: "A B" cannot be a provider's name: 1 to 64 of the letters a-z, digits, '_' and '-'"#
         ]],
     );
     error(

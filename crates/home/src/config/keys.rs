@@ -1,11 +1,12 @@
 //! The keys: which there are, what they take, where their values go. One table for file and `-c`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::Value;
 
-use super::{Config, ProviderConfig};
+use super::{Config, McpServerConfig, McpTransport, ProviderConfig};
 
 /// Sets one value.
 pub(super) type Set = fn(&mut Config, provider: &str, Value) -> Result<(), Wrong>;
@@ -19,7 +20,7 @@ pub(super) enum Wrong {
     Value(String),
 }
 
-/// A key, its `*` standing for a provider's name.
+/// A key, its `*` standing for the name of a provider or of an MCP server.
 pub(super) struct Key {
     pub path: &'static [&'static str],
     pub set: Set,
@@ -43,11 +44,7 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     text_key(&["providers", "*", "command"], |config, name, value| {
-        let command = text(value)?;
-        if command.trim().is_empty() {
-            return Err(Wrong::Value("a program must be named".to_owned()));
-        }
-        provider(config, name)?.command = Some(command);
+        provider(config, name)?.command = Some(filled(value, "a program")?);
         Ok(())
     }),
     key(&["providers", "*", "args"], |config, name, value| {
@@ -55,16 +52,31 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     key(&["providers", "*", "env"], |config, name, value| {
-        let expected = "a table of strings, such as { KEY = \"value\" }";
-        let Value::Table(table) = value else { return Err(Wrong::Type { expected }) };
-        let provider = provider(config, name)?;
-        for (variable, value) in table {
-            let Value::String(value) = value else { return Err(Wrong::Type { expected }) };
-            if variable.is_empty() || variable.contains(['=', '\0']) || value.contains('\0') {
-                return Err(Wrong::Value(format!("{variable:?} cannot be an environment variable")));
-            }
-            provider.env.insert(variable, value);
-        }
+        provider(config, name)?.env.extend(variables(value)?);
+        Ok(())
+    }),
+    key(&["providers", "*", "pass_env"], |config, name, value| {
+        provider(config, name)?.pass_env = variable_names(value)?;
+        Ok(())
+    }),
+    text_key(&["providers", "*", "title"], |config, name, value| {
+        provider(config, name)?.title = Some(filled(value, "a title")?);
+        Ok(())
+    }),
+    key(&["providers", "*", "enabled"], |config, name, value| {
+        provider(config, name)?.enabled = Some(flag(&value)?);
+        Ok(())
+    }),
+    key(&["providers", "*", "mediated"], |config, name, value| {
+        provider(config, name)?.mediated = Some(flag(&value)?);
+        Ok(())
+    }),
+    key(&["providers", "*", "download"], |config, name, value| {
+        provider(config, name)?.download = Some(flag(&value)?);
+        Ok(())
+    }),
+    text_key(&["providers", "*", "login_hint"], |config, name, value| {
+        provider(config, name)?.login_hint = Some(filled(value, "a hint")?);
         Ok(())
     }),
     text_key(&["providers", "*", "cwd"], |config, name, value| {
@@ -93,8 +105,73 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     key(&["providers", "*", "reads_rules"], |config, name, value| {
-        let Value::Boolean(reads) = value else { return Err(Wrong::Type { expected: "true or false" }) };
-        provider(config, name)?.reads_rules = Some(reads);
+        provider(config, name)?.reads_rules = Some(flag(&value)?);
+        Ok(())
+    }),
+    key(&["agents", "downloads"], |config, _, value| {
+        config.agents.downloads = flag(&value)?;
+        Ok(())
+    }),
+    key(&["agents", "pass_env"], |config, _, value| {
+        config.agents.pass_env = variable_names(value)?;
+        Ok(())
+    }),
+    key(&["mcp_servers", "*", "enabled"], |config, name, value| {
+        mcp_server(config, name)?.enabled = flag(&value)?;
+        Ok(())
+    }),
+    key(&["mcp_servers", "*", "providers"], |config, name, value| {
+        let names = texts(value)?;
+        names.iter().try_for_each(|name| provider_name(name))?;
+        mcp_server(config, name)?.providers = names;
+        Ok(())
+    }),
+    text_key(&["mcp_servers", "*", "command"], |config, name, value| {
+        mcp_server(config, name)?.command = Some(filled(value, "a program")?);
+        Ok(())
+    }),
+    key(&["mcp_servers", "*", "args"], |config, name, value| {
+        mcp_server(config, name)?.args = texts(value)?;
+        Ok(())
+    }),
+    key(&["mcp_servers", "*", "env"], |config, name, value| {
+        mcp_server(config, name)?.env.extend(variables(value)?);
+        Ok(())
+    }),
+    key(&["mcp_servers", "*", "env_vars"], |config, name, value| {
+        mcp_server(config, name)?.env_vars = variable_names(value)?;
+        Ok(())
+    }),
+    text_key(&["mcp_servers", "*", "url"], |config, name, value| {
+        let url = text(value)?;
+        if !(url.starts_with("http://") || url.starts_with("https://")) {
+            return Err(Wrong::Value("must begin with http:// or https://".to_owned()));
+        }
+        mcp_server(config, name)?.url = Some(url);
+        Ok(())
+    }),
+    text_key(&["mcp_servers", "*", "transport"], |config, name, value| {
+        mcp_server(config, name)?.transport = match text(value)?.as_str() {
+            "http" => McpTransport::Http,
+            "sse" => McpTransport::Sse,
+            other => return Err(Wrong::Value(format!("{other:?} is neither \"http\" nor \"sse\""))),
+        };
+        Ok(())
+    }),
+    key(&["mcp_servers", "*", "http_headers"], |config, name, value| {
+        mcp_server(config, name)?.http_headers.extend(headers(value)?);
+        Ok(())
+    }),
+    key(&["mcp_servers", "*", "env_http_headers"], |config, name, value| {
+        let headers = headers(value)?;
+        headers.values().try_for_each(|variable| variable_name(variable))?;
+        mcp_server(config, name)?.env_http_headers.extend(headers);
+        Ok(())
+    }),
+    text_key(&["mcp_servers", "*", "bearer_token_env_var"], |config, name, value| {
+        let variable = text(value)?;
+        variable_name(&variable)?;
+        mcp_server(config, name)?.bearer_token_env_var = Some(variable);
         Ok(())
     }),
     key(&["skills", "roots"], |config, _, value| {
@@ -113,6 +190,7 @@ pub(super) const KEYS: &[Key] = &[
     key(&["limits", "initialize_seconds"], |config, _, value| {
         seconds(value, 1, &mut config.limits.initialize)
     }),
+    key(&["limits", "download_seconds"], |config, _, value| seconds(value, 1, &mut config.limits.download)),
     key(&["limits", "session_seconds"], |config, _, value| seconds(value, 1, &mut config.limits.session)),
     key(&["limits", "cancel_seconds"], |config, _, value| seconds(value, 1, &mut config.limits.cancel)),
     key(&["limits", "stall_seconds"], |config, _, value| seconds(value, 1, &mut config.limits.stall)),
@@ -170,6 +248,16 @@ pub(super) fn place(path: &[String]) -> Place {
     Place::Nothing(near.or_else(|| elsewhere.map(|key| key.path.join(".")).next()))
 }
 
+/// A table begins, which may have no key at all: a provider or an MCP server exists from here on.
+pub(super) fn begin(config: &mut Config, path: &[String]) -> Result<(), Wrong> {
+    let [table, name] = path else { return Ok(()) };
+    match table.as_str() {
+        "providers" => provider(config, name).map(drop),
+        "mcp_servers" => mcp_server(config, name).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// Levenshtein distance.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
@@ -189,6 +277,71 @@ fn distance(one: &str, other: &str) -> usize {
 fn provider<'a>(config: &'a mut Config, name: &str) -> Result<&'a mut ProviderConfig, Wrong> {
     provider_name(name)?;
     Ok(config.providers.entry(name.to_owned()).or_default())
+}
+
+fn mcp_server<'a>(config: &'a mut Config, name: &str) -> Result<&'a mut McpServerConfig, Wrong> {
+    if name.is_empty() || name.len() > 64 || name.chars().any(char::is_control) {
+        return Err(Wrong::Value(format!("{name:?} cannot be an MCP server's name: 1 to 64 bytes of text")));
+    }
+    Ok(config.mcp_servers.entry(name.to_owned()).or_default())
+}
+
+fn flag(value: &Value) -> Result<bool, Wrong> {
+    value.as_bool().ok_or(Wrong::Type { expected: "true or false" })
+}
+
+/// Text that is more than white space; `what` says what it must name.
+fn filled(value: Value, what: &str) -> Result<String, Wrong> {
+    let text = text(value)?;
+    match text.trim().is_empty() {
+        true => Err(Wrong::Value(format!("{what} must be named"))),
+        false => Ok(text),
+    }
+}
+
+fn variable_name(name: &str) -> Result<(), Wrong> {
+    match name.is_empty() || name.contains(['=', '\0', ' ']) {
+        true => Err(Wrong::Value(format!("{name:?} cannot be an environment variable"))),
+        false => Ok(()),
+    }
+}
+
+fn variable_names(value: Value) -> Result<Vec<String>, Wrong> {
+    let names = texts(value).map_err(|_| Wrong::Type { expected: "an array of names of variables" })?;
+    names.iter().try_for_each(|name| variable_name(name))?;
+    Ok(names)
+}
+
+/// Names and texts; what is wrong with one never shows its value, which may be secret.
+fn pairs(value: Value, expected: &'static str) -> Result<BTreeMap<String, String>, Wrong> {
+    let Value::Table(table) = value else { return Err(Wrong::Type { expected }) };
+    let pair = |(name, value)| Ok((name, text(value).map_err(|_| Wrong::Type { expected })?));
+    table.into_iter().map(pair).collect()
+}
+
+fn variables(value: Value) -> Result<BTreeMap<String, String>, Wrong> {
+    let variables = pairs(value, "a table of strings, such as { KEY = \"value\" }")?;
+    for (name, value) in &variables {
+        variable_name(name)?;
+        if value.contains('\0') {
+            return Err(Wrong::Value(format!("the value of {name:?} cannot be an environment variable's")));
+        }
+    }
+    Ok(variables)
+}
+
+fn headers(value: Value) -> Result<BTreeMap<String, String>, Wrong> {
+    let headers = pairs(value, "a table of strings, such as { Header = \"value\" }")?;
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    for (name, value) in &headers {
+        if name.is_empty() || !name.chars().all(is_token) {
+            return Err(Wrong::Value(format!("{name:?} cannot be a header's name")));
+        }
+        if value.contains(['\r', '\n', '\0']) {
+            return Err(Wrong::Value(format!("the value of {name:?} cannot be a header's")));
+        }
+    }
+    Ok(headers)
 }
 
 fn provider_name(name: &str) -> Result<(), Wrong> {

@@ -1,6 +1,8 @@
 //! The configuration: plain values with defaults. How they are read is in [`keys`] and [`read`].
 
+mod agents;
 mod keys;
+mod mcp;
 mod read;
 
 use std::collections::BTreeMap;
@@ -9,6 +11,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+pub use agents::{Agents, ProviderConfig};
+pub use mcp::{McpServerConfig, McpTransport};
 pub use read::{ConfigError, Overridden};
 
 /// A commented `config.toml` that says what holds without one.
@@ -19,8 +23,12 @@ pub const EXAMPLE: &str = include_str!("../../config.example.toml");
 pub struct Config {
     /// Provider of new threads that name none. Default: `rehearsal`, the built-in one.
     pub default_provider: String,
+    /// What holds for every agent.
+    pub agents: Agents,
     /// Custom providers, and changes to built-in ones, by name.
     pub providers: BTreeMap<String, ProviderConfig>,
+    /// MCP servers that agents are told to connect to, by name.
+    pub mcp_servers: BTreeMap<String, McpServerConfig>,
     /// Bounds and deadlines.
     pub limits: Limits,
     /// The server process.
@@ -35,52 +43,14 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             default_provider: "rehearsal".to_owned(),
+            agents: Agents::default(),
             providers: BTreeMap::new(),
+            mcp_servers: BTreeMap::new(),
             limits: Limits::default(),
             server: Server::default(),
             skills: Skills::default(),
             rules: Rules::default(),
         }
-    }
-}
-
-/// `[providers.NAME]`: how to start an agent. What is absent is as built in; a custom provider needs `command`.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct ProviderConfig {
-    /// Program: a path, or a name to look up on the `PATH`.
-    pub command: Option<String>,
-    /// Its arguments.
-    pub args: Option<Vec<String>>,
-    /// Variables added to its environment. Never logged.
-    pub env: BTreeMap<String, String>,
-    /// Where it starts, absolute; else in the session's directory.
-    pub cwd: Option<PathBuf>,
-    /// The agent's mode in which it asks before it acts.
-    pub ask_mode: Option<String>,
-    /// The agent's mode for policies that allow edits; without it `ask_mode`.
-    pub edit_mode: Option<String>,
-    /// The agent's mode for the policy `yolo`.
-    pub yolo_mode: Option<String>,
-    /// Highest ACP version to offer: 1 or 2.
-    pub protocol: Option<u16>,
-    /// Whether it reads `AGENTS.md` itself, so that it is not sent.
-    pub reads_rules: Option<bool>,
-}
-
-// Variables carry secrets: only their names are shown.
-impl fmt::Debug for ProviderConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProviderConfig")
-            .field("command", &self.command)
-            .field("args", &self.args)
-            .field("env", &self.env.keys())
-            .field("cwd", &self.cwd)
-            .field("ask_mode", &self.ask_mode)
-            .field("edit_mode", &self.edit_mode)
-            .field("yolo_mode", &self.yolo_mode)
-            .field("protocol", &self.protocol)
-            .field("reads_rules", &self.reads_rules)
-            .finish()
     }
 }
 
@@ -109,6 +79,8 @@ pub struct Limits {
     pub agent_line_bytes: usize,
     /// An agent's start, up to its answer to `initialize`. Default: 60 s.
     pub initialize: Duration,
+    /// The same for an agent that is downloaded first. Default: 300 s.
+    pub download: Duration,
     /// An agent's silence while it opens a session. Default: 120 s.
     pub session: Duration,
     /// An agent's time to stop after an interrupt; then it is killed. Default: 10 s.
@@ -130,6 +102,7 @@ impl Default for Limits {
             outbox_bytes: 8 * 1024 * 1024,
             agent_line_bytes: 64 * 1024 * 1024,
             initialize: Duration::from_secs(60),
+            download: Duration::from_secs(300),
             session: Duration::from_secs(120),
             cancel: Duration::from_secs(10),
             stall: Duration::from_secs(60),

@@ -62,12 +62,35 @@ pub enum ConfigError {
         /// Why.
         reason: String,
     },
+    /// Keys of one table that do not fit together.
+    #[error("{at}: `{key}` {reason}")]
+    Unfit {
+        /// File and line.
+        at: String,
+        /// The table, dotted.
+        key: String,
+        /// Why.
+        reason: &'static str,
+    },
     /// A `-c` argument without `=` or without a key.
     #[error("-c {argument}: must be KEY=VALUE")]
     Argument {
         /// The argument.
         argument: String,
     },
+}
+
+impl ConfigError {
+    /// Whether it is about a key of this table.
+    fn is_below(&self, path: &[String]) -> bool {
+        let table = format!("{}.", path.join("."));
+        match self {
+            Self::UnknownKey { key, .. } | Self::WrongType { key, .. } | Self::WrongValue { key, .. } => {
+                key.starts_with(&table)
+            }
+            _ => false,
+        }
+    }
 }
 
 fn hint(near: Option<&str>) -> String {
@@ -102,8 +125,17 @@ impl Config {
     /// Reads the text of a file; `name` is what messages call it.
     ///
     /// # Errors
-    /// As [`Config::load`].
+    /// As [`Config::load`]; the first fault there is.
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        let (config, mut faults) = Self::examine(text, name)?;
+        if faults.is_empty() { Ok(config) } else { Err(faults.swap_remove(0)) }
+    }
+
+    /// Reads the text of a file as far as it makes sense: what it sets, and everything that is wrong with the rest.
+    ///
+    /// # Errors
+    /// It is not TOML.
+    pub fn examine(text: &str, name: &str) -> Result<(Self, Vec<ConfigError>), ConfigError> {
         let syntax = |error: toml::de::Error| {
             let line = error.span().map_or(1, |span| line(text, span.start));
             ConfigError::Syntax { at: format!("{name}:{line}"), message: error.message().to_owned() }
@@ -113,8 +145,19 @@ impl Config {
         let at =
             |path: &[String]| format!("{name}:{}", line(text, key_start(spans.get_ref(), path).unwrap_or(0)));
         let mut config = Self::default();
-        walk(&mut config, &mut Vec::new(), table, &at)?;
-        Ok(config)
+        let mut faults = Vec::new();
+        walk(&mut config, &mut Vec::new(), table, &at, &mut faults);
+        for (name, server) in &config.mcp_servers {
+            let path = ["mcp_servers".to_owned(), name.clone()];
+            if let Some(fault) = server.fault() {
+                let fault = ConfigError::Unfit { at: at(&path), key: path.join("."), reason: fault };
+                // A server whose command could not be read does not lack one.
+                if !faults.iter().any(|known| known.is_below(&path)) {
+                    faults.push(fault);
+                }
+            }
+        }
+        Ok((config, faults))
     }
 
     /// Applies `-c key=value` arguments in order: a dotted key; a TOML value, or else the bare text.
@@ -133,12 +176,17 @@ impl Config {
                 Place::Key(key, _) if key.text => text_value(raw),
                 _ => value(raw),
             };
-            match walk_value(self, &mut path.clone(), value, &at) {
-                // A table of ours with a key of somebody else's in it counts as unknown as well.
-                Err(ConfigError::UnknownKey { key, near, .. }) => {
-                    result.warnings.push(format!("-c {key}: unknown key, ignored{}", hint(near.as_deref())));
+            let mut faults = Vec::new();
+            walk_value(self, &mut path.clone(), value, &at, &mut faults);
+            for fault in faults {
+                match fault {
+                    // A table of ours with a key of somebody else's in it counts as unknown as well.
+                    ConfigError::UnknownKey { key, near, .. } => {
+                        let hint = hint(near.as_deref());
+                        result.warnings.push(format!("-c {key}: unknown key, ignored{hint}"));
+                    }
+                    other => return Err(other),
                 }
-                other => other?,
             }
         }
         Ok(result)
@@ -150,13 +198,13 @@ fn walk(
     path: &mut Vec<String>,
     table: Table,
     at: &dyn Fn(&[String]) -> String,
-) -> Result<(), ConfigError> {
+    faults: &mut Vec<ConfigError>,
+) {
     for (name, value) in table {
         path.push(name);
-        walk_value(config, path, value, at)?;
+        walk_value(config, path, value, at, faults);
         path.pop();
     }
-    Ok(())
 }
 
 fn walk_value(
@@ -164,24 +212,28 @@ fn walk_value(
     path: &mut Vec<String>,
     value: Value,
     at: &dyn Fn(&[String]) -> String,
-) -> Result<(), ConfigError> {
+    faults: &mut Vec<ConfigError>,
+) {
     let found = found(&value);
     let wrong = match (keys::place(path), value) {
-        (Place::Key(key, provider), value) => match (key.set)(config, &provider, value) {
-            Ok(()) => return Ok(()),
+        (Place::Key(key, name), value) => match (key.set)(config, &name, value) {
+            Ok(()) => return,
             Err(wrong) => wrong,
         },
-        (Place::Table, Value::Table(table)) => return walk(config, path, table, at),
+        (Place::Table, Value::Table(table)) => match keys::begin(config, path) {
+            Ok(()) => return walk(config, path, table, at, faults),
+            Err(wrong) => wrong,
+        },
         (Place::Table, _) => Wrong::Type { expected: "a table" },
         (Place::Nothing(near), _) => {
-            return Err(ConfigError::UnknownKey { at: at(path), key: path.join("."), near });
+            return faults.push(ConfigError::UnknownKey { at: at(path), key: path.join("."), near });
         }
     };
     let (at, key) = (at(path), path.join("."));
-    Err(match wrong {
+    faults.push(match wrong {
         Wrong::Type { expected } => ConfigError::WrongType { at, key, expected, found },
         Wrong::Value(reason) => ConfigError::WrongValue { at, key, reason },
-    })
+    });
 }
 
 fn found(value: &Value) -> &'static str {
