@@ -74,6 +74,8 @@ async fn measure(chunks: usize, bytes: usize) -> Result<(), Failure> {
         protocol: 1,
         quirks: Quirks::NONE,
         install_hint: None,
+        login_hint: None,
+        downloads: false,
     };
     let open = OpenSession { cwd: PathBuf::from("/"), ..OpenSession::default() };
     let supervisor = Supervisor::default();

@@ -39,6 +39,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         protocol,
         quirks: known.map_or(Quirks::NONE, |preset| preset.quirks),
         install_hint: known.map(|preset| preset.install_hint.to_owned()),
+        login_hint: None,
+        downloads: false,
     };
     let supervisor = Supervisor::default();
     let (agent, mut events) =

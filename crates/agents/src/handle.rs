@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use serde_json::{Map, Value};
 use signalbox_facts::ConfigValue;
@@ -160,6 +160,22 @@ struct Shared {
     prompting: Arc<AtomicBool>,
     /// Process id; 0 before there is a process.
     pid: Arc<AtomicU32>,
+    stage: Arc<AtomicU8>,
+}
+
+/// How far an agent's start is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Its process starts, or is downloaded first; `initialize` is not answered yet.
+    Starting,
+    /// It logs in.
+    LoggingIn,
+    /// It opens its conversation, for which some wait for their MCP servers.
+    Opening,
+    /// Mode, model and options are set, and the end of a replay is waited for.
+    Arranging,
+    /// It takes prompts.
+    Ready,
 }
 
 impl Drop for Shared {
@@ -191,11 +207,16 @@ pub(crate) fn launch(
     let stop = CancellationToken::new();
     let prompting = Arc::new(AtomicBool::new(false));
     let pid = Arc::<AtomicU32>::default();
-    let shared = driver::Shared { prompting: Arc::clone(&prompting), pid: Arc::clone(&pid) };
+    let stage = Arc::<AtomicU8>::default();
+    let shared = driver::Shared {
+        prompting: Arc::clone(&prompting),
+        pid: Arc::clone(&pid),
+        stage: Arc::clone(&stage),
+    };
     let guard = supervisor.guard.clone();
     let driver = driver::run(spec, open, limits, incoming, sink, stop.clone(), shared, guard);
     supervisor.tracker.spawn(driver);
-    (Agent { shared: Arc::new(Shared { requests, stop, prompting, pid }) }, events)
+    (Agent { shared: Arc::new(Shared { requests, stop, prompting, pid, stage }) }, events)
 }
 
 impl Agent {
@@ -315,6 +336,18 @@ impl Agent {
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         Some(self.shared.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    /// How far its start is.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self.shared.stage.load(Ordering::Relaxed) {
+            0 => Stage::Starting,
+            1 => Stage::LoggingIn,
+            2 => Stage::Opening,
+            3 => Stage::Arranging,
+            _ => Stage::Ready,
+        }
     }
 
     /// Whether it has ended or is being stopped: it takes nothing any more, and its last event is still to come or was the

@@ -27,8 +27,8 @@ pub use event::{
 };
 pub use guard::Guard;
 pub use handle::{
-    Agent, AgentGone, Answer, ElicitationAnswer, ForkRequest, PromptBlock, PromptRequest, SendError, Token,
-    start,
+    Agent, AgentGone, Answer, ElicitationAnswer, ForkRequest, PromptBlock, PromptRequest, SendError, Stage,
+    Token, start,
 };
 pub use listed::{ListedSession, SessionPage};
 pub use login::login_path;
@@ -36,7 +36,7 @@ pub use presets::{Preset, preset, presets};
 pub use process::find_program;
 pub use queue::AgentEvents;
 pub use spec::{
-    Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, Posture, base_environment,
+    Environment, LaunchSpec, Limits, McpServer, McpTransport, OpenSession, PASSED, Posture, base_environment,
     environment, offered_variables,
 };
 pub use supervisor::Supervisor;

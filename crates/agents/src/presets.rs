@@ -11,7 +11,8 @@ pub struct Preset {
     pub title: &'static str,
     /// Command lines to try in order; the first whose program is on `PATH` is taken.
     pub commands: &'static [&'static [&'static str]],
-    /// npm (or PyPI) command line that downloads and runs it; only where the user allowed downloads.
+    /// Command line that downloads it from npm (or PyPI) and runs it; only where the user allowed downloads. It ends in
+    /// the arguments of the first of `commands`.
     pub download: Option<&'static [&'static str]>,
     /// Programs that must be on `PATH` too.
     pub needs: &'static [&'static str],
@@ -131,6 +132,15 @@ mod tests {
             assert!(preset.mediated || preset.ask_modes.is_empty(), "{}", preset.provider);
             let edits_unasked = !preset.edit_modes.is_empty();
             assert!(preset.quirks.confines_commands || !edits_unasked, "{}", preset.provider);
+        }
+    }
+
+    #[test]
+    fn a_download_ends_in_the_arguments_of_the_command() {
+        for preset in presets() {
+            let Some(download) = preset.download else { continue };
+            assert!(download.ends_with(&preset.commands[0][1..]), "{}", preset.provider);
+            assert!(matches!(download[0], "npx" | "uvx"), "{}", preset.provider);
         }
     }
 

@@ -35,6 +35,10 @@ pub struct LaunchSpec {
     pub quirks: Quirks,
     /// What to tell a user who does not have the command.
     pub install_hint: Option<String>,
+    /// What to tell a user who has to log in, besides `signalbox login`.
+    pub login_hint: Option<String>,
+    /// Its command may first download the agent: it gets [`Limits::download`] instead of [`Limits::initialize`].
+    pub downloads: bool,
 }
 
 /// Which session to open once the agent runs, and how.
@@ -140,6 +144,8 @@ impl fmt::Debug for McpTransport {
 pub struct Limits {
     /// From the start of the process to the answer of `initialize`.
     pub initialize: Duration,
+    /// The same for an agent that is downloaded first.
+    pub download: Duration,
     /// Longest silence of the agent while a `session/*` call waits for its answer.
     pub session: Duration,
     /// From `session/fork` to the copy of the conversation; then there is none.
@@ -165,6 +171,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             initialize: Duration::from_secs(60),
+            download: Duration::from_secs(300),
             session: Duration::from_secs(120),
             fork: Duration::from_secs(15),
             cancel: Duration::from_secs(10),
@@ -206,13 +213,43 @@ pub fn base_environment() -> BTreeMap<String, String> {
     BASE.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect()
 }
 
-/// The variables of a connection that some agent may be given: `PATH`, and what the launch table names.
+/// Variables that every agent gets from whoever starts it: where programs are, how the network is reached, where
+/// programs keep their files, and the desktop, for a browser and the key ring. No secrets of any service.
+pub const PASSED: [&str; 25] = [
+    "PATH",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_DIRS",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "BROWSER",
+];
+
+/// The variables of a connection that some known agent may be given: [`PASSED`], and what the launch table names.
 pub fn offered_variables() -> impl Iterator<Item = &'static str> {
-    std::iter::once("PATH").chain(crate::presets().iter().flat_map(|preset| preset.env.iter().copied()))
+    PASSED.into_iter().chain(crate::presets().iter().flat_map(|preset| preset.env.iter().copied()))
 }
 
 /// An agent's environment: `base` (see [`base_environment`]), then of `offered` (the variables of the connection that
-/// started the thread) only `PATH` and what `allowed` names, then what is `configured`. Later ones win.
+/// started the thread) only [`PASSED`] and what `allowed` names, then what is `configured`. Later ones win.
 #[must_use]
 pub fn environment(
     base: BTreeMap<String, String>,
@@ -221,7 +258,7 @@ pub fn environment(
     configured: &BTreeMap<String, String>,
 ) -> Environment {
     let mut all = base;
-    let names = std::iter::once("PATH").chain(allowed.iter().map(AsRef::as_ref));
+    let names = PASSED.into_iter().chain(allowed.iter().map(AsRef::as_ref));
     all.extend(names.filter_map(|name| Some((name.to_owned(), offered.get(name)?.clone()))));
     all.extend(configured.iter().map(|(name, value)| (name.clone(), value.clone())));
     Environment(all)
@@ -237,15 +274,27 @@ mod tests {
 
     #[test]
     fn only_what_is_allowed_passes_and_configuration_wins() {
-        let offered =
-            map(&[("PATH", "/bin"), ("API_KEY", "k"), ("OTHER_SECRET", "s"), ("MODE", "from-client")]);
+        let offered = map(&[
+            ("PATH", "/bin"),
+            ("HTTPS_PROXY", "p"),
+            ("API_KEY", "k"),
+            ("OTHER_SECRET", "s"),
+            ("MODE", "client"),
+        ]);
         let env = environment(
             map(&[("HOME", "/h")]),
             &offered,
             &["API_KEY", "MODE"],
             &map(&[("MODE", "configured")]),
         );
-        assert_eq!(env.0, map(&[("API_KEY", "k"), ("HOME", "/h"), ("MODE", "configured"), ("PATH", "/bin")]));
+        let wanted = [
+            ("API_KEY", "k"),
+            ("HOME", "/h"),
+            ("HTTPS_PROXY", "p"),
+            ("MODE", "configured"),
+            ("PATH", "/bin"),
+        ];
+        assert_eq!(env.0, map(&wanted));
     }
 
     #[test]

@@ -252,6 +252,7 @@ mod tests {
         assert_eq!(error.data["activeTurnId"], turn.to_string());
         let error = RpcError::from(Error::from(OpError::ProviderUnavailable {
             provider: "p".into(),
+            why: "the command was not found".into(),
             command: "cmd".into(),
             hint: None,
         }));

@@ -23,7 +23,7 @@ pub(crate) fn main(setup: Setup, sets: &[String]) -> ExitCode {
 
 fn run(setup: Setup, sets: &[String]) -> Result<ExitCode, SetupError> {
     let options = BridgeOptions {
-        greeting: greeting("bridge", &setup.base_dir, &setup.env, sets.to_vec()),
+        greeting: greeting("bridge", &setup.base_dir, &setup.env, &setup.config, sets.to_vec()),
         launch: Launch::this_program(for_server(sets)).map_err(SetupError::Binary)?,
         max_frame_bytes: setup.config.limits.frame_bytes,
         home: setup.home,

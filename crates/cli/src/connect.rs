@@ -12,7 +12,7 @@ use crate::setup::{SetupError, complain};
 /// line. What people should know of the server is said on stderr.
 pub(crate) async fn to_server(setup: &Setup, client: &str, sets: &[String]) -> Result<Connected, SetupError> {
     let launch = Launch::this_program(for_server(sets)).map_err(SetupError::Binary)?;
-    let greeting = greeting(client, &setup.base_dir, &setup.env, sets.to_vec());
+    let greeting = greeting(client, &setup.base_dir, &setup.env, &setup.config, sets.to_vec());
     let connected = connect_home(&setup.home, greeting, &launch).await?;
     for notice in connected.notices() {
         complain(&notice);

@@ -96,7 +96,12 @@ async fn stop(home: &Home, force: bool) -> Result<String, StopError> {
 /// Stops the server that runs. None if none does.
 async fn stop_one(home: &Home, force: bool) -> Result<Option<String>, StopError> {
     let base_dir = home.folder().to_owned();
-    let found = match find_server(home, greeting("stop", &base_dir, &Default::default(), Vec::new())).await {
+    let found = match find_server(
+        home,
+        greeting("stop", &base_dir, &Default::default(), &Default::default(), Vec::new()),
+    )
+    .await
+    {
         Ok(found) => found,
         // It hangs: the kernel knows who it is.
         Err(ConnectError::Silent { .. }) => None,
@@ -161,7 +166,7 @@ pub(crate) struct Health {
 /// # Errors
 /// If there is one that does not answer.
 pub(crate) async fn health(home: &Home) -> Result<Option<Health>, ConnectError> {
-    let greeting = greeting("doctor", home.folder(), &Default::default(), Vec::new());
+    let greeting = greeting("doctor", home.folder(), &Default::default(), &Default::default(), Vec::new());
     let Some(connected) = find_server(home, greeting).await? else { return Ok(None) };
     let Welcome { pid, version, idle, listeners, .. } = connected.welcome;
     let (reader, writer) = connected.stream.into_split();

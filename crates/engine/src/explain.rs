@@ -1,5 +1,6 @@
 //! Why a session is, or is not, moving: plain data, told by the one who knows. Sentences are the frontends' matter.
 
+use signalbox_agents::Stage;
 use signalbox_facts::{Activity, PendingInput, Provider, QueuePause, Seq, SessionRow, TurnId};
 
 /// What a session is doing or waiting for.
@@ -50,6 +51,12 @@ pub enum Why {
     StartingAgent {
         /// Since when, Unix milliseconds.
         since_ms: i64,
+        /// How far it is.
+        stage: Stage,
+        /// The program that may download it first.
+        fetching: Option<String>,
+        /// The MCP servers that it may be waiting for.
+        mcp_servers: Vec<String>,
     },
     /// The old agent ends; the turn goes on with a fresh one.
     RestartingAgent,

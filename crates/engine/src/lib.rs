@@ -30,13 +30,13 @@ mod worktrees;
 
 pub use attendance::{Attending, Unattended};
 pub use bus::{OpEvent, OpEvents, OpEventsError, RingFigures};
-pub use catalog::{Catalog, ProviderEntry, ProviderStatus};
+pub use catalog::{Catalog, ForAll, McpEntry, McpReach, ProviderEntry, ProviderStatus};
 pub use core::{EngineConfig, wall_clock_ms};
 pub use diagnostics::Diagnostics;
 pub use engine::Engine;
 pub use explain::{AgentReport, Explanation, Why};
 pub use session::{Delivery, Live, SessionStream, Watching};
-pub use signalbox_agents::{Guard, Limits, Supervisor, base_environment, offered_variables};
+pub use signalbox_agents::{Guard, Limits, Stage, Supervisor, base_environment, offered_variables};
 pub use stores::EPHEMERAL_BYTES;
 pub use submission::{Accepted, OpError, Origin, Reply, Resolution, Submission};
 pub use worktrees::Baseline;

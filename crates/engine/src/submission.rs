@@ -215,13 +215,15 @@ pub enum OpError {
         /// All names.
         known: Vec<String>,
     },
-    /// Its command is not there.
-    #[error("{provider} is not available: the command {command:?} was not found")]
+    /// It cannot be started: its command is not there, or it is turned off.
+    #[error("{provider} is not available: {why}")]
     ProviderUnavailable {
         /// The provider.
         provider: String,
         /// The command.
         command: String,
+        /// What is wrong.
+        why: String,
         /// What to do.
         hint: Option<String>,
     },

@@ -118,7 +118,7 @@ async fn what_a_session_waits_for_is_told() {
     slow.prompts("say never").await;
     let told = loop {
         let told = stage.engine.explain(id).await.unwrap();
-        if let Why::StartingAgent { since_ms } = told.state {
+        if let Why::StartingAgent { since_ms, .. } = told.state {
             break since_ms;
         }
     };

@@ -12,6 +12,6 @@ mod standalone;
 mod unix_door;
 
 pub use doors::{DoorError, Listen, ListenError, bind};
-pub use providers::{GUARD, ProvidersError, REHEARSAL, catalog};
+pub use providers::{GUARD, ProvidersError, REHEARSAL, catalog, offered_names};
 pub use signals::Signals;
 pub use standalone::{Drained, Setup, Standalone, StartError};

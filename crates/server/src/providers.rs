@@ -1,10 +1,12 @@
 //! From the configuration to the providers of a server, the built-in one among them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use signalbox_engine::{Catalog, ProviderEntry, base_environment};
+use signalbox_engine::{
+    Catalog, ForAll, McpEntry, McpReach, ProviderEntry, base_environment, offered_variables,
+};
 use signalbox_facts::Provider;
-use signalbox_home::{Config, Home, HomeError, ProviderConfig};
+use signalbox_home::{Config, Home, HomeError, McpServerConfig, McpTransport, ProviderConfig};
 
 /// The provider that is built in.
 pub const REHEARSAL: &str = "rehearsal";
@@ -55,7 +57,46 @@ pub fn catalog(
         entries.insert(provider.to_string(), entry);
     }
     let default = Provider::new(&config.default_provider);
-    Ok(Catalog::new(entries.into_values().collect(), default, base_environment(), env))
+    let catalog = Catalog::new(entries.into_values().collect(), default, base_environment(), env);
+    Ok(catalog.with(ForAll {
+        downloads: config.agents.downloads,
+        pass_env: config.agents.pass_env.clone(),
+        mcp_servers: config.mcp_servers.iter().filter_map(mcp_entry).collect(),
+    }))
+}
+
+/// Names of the variables that some agent or MCP server of this configuration may be given of whoever starts it.
+#[must_use]
+pub fn offered_names(config: &Config) -> BTreeSet<String> {
+    let known = offered_variables().map(str::to_owned);
+    let for_all = config.agents.pass_env.iter().cloned();
+    let of_providers = config.providers.values().flat_map(|provider| provider.pass_env.iter().cloned());
+    let of_servers = config.mcp_servers.values().flat_map(|server| server.variables());
+    known.chain(for_all).chain(of_providers).chain(of_servers.map(str::to_owned)).collect()
+}
+
+/// An MCP server of the configuration, if it is turned on.
+fn mcp_entry((name, configured): (&String, &McpServerConfig)) -> Option<McpEntry> {
+    let McpServerConfig { command, args, env, env_vars, url, transport, .. } = configured;
+    let reach = match (command, url) {
+        (Some(command), _) => McpReach::Stdio {
+            command: command.clone(),
+            args: args.clone(),
+            env: env.clone(),
+            env_vars: env_vars.clone(),
+        },
+        (None, Some(url)) => McpReach::Url {
+            url: url.clone(),
+            sse: *transport == McpTransport::Sse,
+            headers: configured.http_headers.clone(),
+            env_headers: configured.env_http_headers.clone(),
+            bearer: configured.bearer_token_env_var.clone(),
+        },
+        // Not there without a fault of the file, which is told where it is read.
+        (None, None) => return None,
+    };
+    let providers = configured.providers.iter().map(|name| Provider::new(name)).collect();
+    configured.enabled.then(|| McpEntry { name: name.clone(), providers, reach })
 }
 
 fn entry(
@@ -70,18 +111,25 @@ fn entry(
         (None, None) => return Err(ProvidersError::NoCommand { name: name.to_owned() }),
     };
     if let Some(command) = &configured.command {
-        // Another program: what the known one needs beside it says nothing about this one.
-        entry.commands = vec![vec![command.clone()]];
-        entry.needs.clear();
+        entry.set_command(command);
         entry.hint = Some(format!("it is set in config.toml, [providers.{name}]"));
     }
     if let Some(args) = &configured.args {
-        for line in &mut entry.commands {
-            line.truncate(1);
-            line.extend(args.iter().cloned());
-        }
+        entry.set_args(args);
     }
     entry.env.extend(configured.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    entry.allow_env.extend(configured.pass_env.iter().cloned());
+    if let Some(title) = &configured.title {
+        entry.title.clone_from(title);
+    }
+    entry.disabled = configured.enabled == Some(false);
+    entry.may_download = configured.download;
+    if let Some(mediated) = configured.mediated {
+        entry.mediated = mediated;
+    }
+    if let Some(hint) = &configured.login_hint {
+        entry.login_hint = Some(hint.clone());
+    }
     if let Some(cwd) = &configured.cwd {
         entry.cwd = Some(cwd.clone());
     }
@@ -158,6 +206,40 @@ mod tests {
             (entry.ask_modes, entry.edit_modes),
             (vec!["read-only".to_owned()], vec!["quick".to_owned()])
         );
+    }
+
+    #[test]
+    fn everything_a_provider_has_can_be_set() {
+        let (_, catalog, _folder) = configured(
+            "[agents]\ndownloads = true\npass_env = [\"SSH_AUTH_SOCK\"]\n[providers.kimi]\ntitle = \"Mine\"\n\
+             enabled = false\nmediated = false\ndownload = false\npass_env = [\"KIMI_LOG\"]\nlogin_hint = \"ask Jo\"\n",
+        );
+        let catalog = catalog.unwrap();
+        let entry = catalog.entry(&Provider::new("kimi")).unwrap();
+        assert!(entry.disabled && !entry.mediated && entry.may_download == Some(false));
+        assert_eq!((entry.title.as_str(), entry.login_hint.as_deref()), ("Mine", Some("ask Jo")));
+        assert!(entry.allow_env.iter().any(|name| name == "KIMI_LOG"));
+        assert!(catalog.for_all().downloads);
+        assert_eq!(catalog.for_all().pass_env, ["SSH_AUTH_SOCK"]);
+    }
+
+    #[test]
+    fn what_a_configuration_passes_on_is_offered() {
+        let toml = "agents.pass_env = ['A']\nproviders.kimi.pass_env = ['B']\n[mcp_servers.m]\nurl = 'http://h'\n\
+                    bearer_token_env_var = 'C'\n";
+        let names = offered_names(&Config::parse(toml, "config.toml").unwrap());
+        for name in ["A", "B", "C", "PATH", "HTTPS_PROXY", "ANTHROPIC_API_KEY"] {
+            assert!(names.contains(name), "{name}");
+        }
+        assert!(!names.contains("SSH_AUTH_SOCK"));
+    }
+
+    #[test]
+    fn mcp_servers_that_are_turned_off_are_not_there() {
+        let toml = "[mcp_servers.a]\ncommand = 'x'\n[mcp_servers.b]\nurl = 'http://h'\nenabled = false\n";
+        let catalog = configured(toml).1.unwrap();
+        let names: Vec<_> = catalog.for_all().mcp_servers.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["a"]);
     }
 
     #[test]

@@ -135,6 +135,7 @@ impl Standalone {
             catalog,
             limits: Limits {
                 initialize: config.limits.initialize,
+                download: config.limits.download,
                 session: config.limits.session,
                 cancel: config.limits.cancel,
                 stall: config.limits.stall,

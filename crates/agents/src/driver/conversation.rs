@@ -17,8 +17,7 @@ use super::prompt::Running;
 use super::settings::{Origin, Settings, Wanted};
 use crate::decode::{self, Hello, Line, RpcError, ToolContext, ToolMemory, v2};
 use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason, RefusedSetting, RequestKey};
-use crate::handle::{Request, Token};
-use crate::presets::preset;
+use crate::handle::{Request, Stage, Token};
 use crate::process::Tail;
 use crate::queue::Weighed;
 use crate::spec::{LaunchSpec, Limits, OpenSession};
@@ -132,6 +131,10 @@ pub(super) struct Conversation {
     pub(super) killed: Option<AgentFailure>,
 
     pub(super) limits: Limits,
+    /// How long `initialize` may take.
+    patience: Duration,
+    /// The agent may be downloaded first.
+    downloads: bool,
     pub(super) open: OpenSession,
     /// It was started without a session; the first thing asked of it may open one.
     pub(super) visiting: bool,
@@ -141,7 +144,7 @@ pub(super) struct Conversation {
     pub(super) edit_modes: Vec<String>,
     pub(super) yolo_modes: Vec<String>,
     pub(super) quirks: Quirks,
-    pub(super) login_hint: Option<&'static str>,
+    pub(super) login_hint: String,
 
     pub(super) phase: Phase,
     next_call: u64,
@@ -192,19 +195,22 @@ impl Conversation {
         now: Instant,
     ) -> Self {
         let open = open.into();
+        let patience = if spec.downloads { limits.download } else { limits.initialize };
         let mut talk = Self {
             visiting: open.is_none(),
             out: Vec::new(),
             wire: Outbox::new(Version::up_to(spec.protocol)),
             end: None,
             killed: None,
-            phase: Phase::Initializing { until: now + limits.initialize },
+            phase: Phase::Initializing { until: now + patience },
             command_line: std::iter::once(&spec.command).chain(&spec.args).cloned().collect(),
             ask_modes: spec.ask_modes.clone(),
             edit_modes: spec.edit_modes.clone(),
             yolo_modes: spec.yolo_modes.clone(),
             quirks: spec.quirks,
-            login_hint: preset(spec.provider.as_str()).and_then(|preset| preset.login_hint),
+            login_hint: login_hint(spec),
+            patience,
+            downloads: spec.downloads,
             limits,
             open: open.unwrap_or_default(),
             next_call: 0,
@@ -234,6 +240,17 @@ impl Conversation {
         };
         talk.call(Call::Initialize, |wire, id| wire.initialize(id));
         talk
+    }
+
+    /// How far the agent's start is.
+    pub(super) fn stage(&self) -> Stage {
+        match self.phase {
+            Phase::Initializing { .. } | Phase::Met => Stage::Starting,
+            Phase::Authenticating => Stage::LoggingIn,
+            Phase::Opening => Stage::Opening,
+            Phase::Arranging(_) | Phase::Settling => Stage::Arranging,
+            Phase::Ready => Stage::Ready,
+        }
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -284,7 +301,7 @@ impl Conversation {
                 format!("{} wants a login: {}", self.info.name, error.message),
             );
             failure.methods = self.hello.auth_methods.clone();
-            failure.hint = self.login_hint.map(str::to_owned);
+            failure.hint = Some(self.login_hint.clone());
             failure
         } else {
             let message = format!("{} answered {doing} with an error: {}", self.info.name, error.message);
@@ -485,22 +502,32 @@ impl Conversation {
         let silent = now >= self.last_heard + self.limits.session;
         match &self.phase {
             Phase::Initializing { until } if now >= *until => {
-                let seconds = self.limits.initialize.as_secs_f32();
-                let message = format!("{} did not answer initialize within {seconds} s", self.info.name);
-                self.fail(FailureReason::AgentTimeout, message);
+                let (name, seconds) = (&self.info.name, self.patience.as_secs_f32());
+                let mut failure = AgentFailure::new(
+                    FailureReason::AgentTimeout,
+                    format!("{name} did not answer initialize within {seconds} s"),
+                );
+                if self.downloads {
+                    let longer = "its download may take longer than that: install it, or raise \
+                                  limits.download_seconds in config.toml";
+                    failure.hint = Some(longer.to_owned());
+                }
+                self.fail_with(failure);
             }
             Phase::Authenticating if silent => {
                 let name = &self.info.name;
                 let message = format!("{name} did not finish its login; it may need one made beforehand");
                 let mut failure = AgentFailure::new(FailureReason::AgentAuthRequired, message);
                 failure.methods = self.hello.auth_methods.clone();
-                failure.hint = self.login_hint.map(str::to_owned);
+                failure.hint = Some(self.login_hint.clone());
                 self.fail_with(failure);
             }
             Phase::Opening if silent => {
                 let seconds = self.limits.session.as_secs_f32();
                 let message = format!("{} did not open a session: silent for {seconds} s", self.info.name);
-                self.fail(FailureReason::AgentTimeout, message);
+                let mut failure = AgentFailure::new(FailureReason::AgentTimeout, message);
+                failure.hint = self.suspects();
+                self.fail_with(failure);
             }
             Phase::Settling => {
                 let quiet = self.limits.replay_quiet;
@@ -514,6 +541,18 @@ impl Conversation {
         self.expire_forks(now);
         self.expire_listings(now);
         self.prompt_tick(now);
+    }
+
+    /// What may keep the agent from opening a session, besides itself: it waits for the MCP servers it was told of.
+    fn suspects(&self) -> Option<String> {
+        let names: Vec<_> = self.open.mcp_servers.iter().map(|server| server.name.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "agents wait for their MCP servers, and one that hangs keeps them from opening a session: look at {}, \
+                 or set enabled = false in its table of config.toml",
+                names.join(", ")
+            )
+        })
     }
 
     /// The processes are about to be stopped: whatever the agent waits for is answered.
@@ -559,6 +598,15 @@ impl Conversation {
         let failure = Box::new(failure);
         self.out
             .push((if ready { AgentEvent::Exited(failure) } else { AgentEvent::StartFailed(failure) }, 0));
+    }
+}
+
+/// What a user can do who has to log in.
+fn login_hint(spec: &LaunchSpec) -> String {
+    let ours = format!("run `signalbox login {}`", spec.provider);
+    match &spec.login_hint {
+        Some(theirs) => format!("{ours}; or {theirs}"),
+        None => ours,
     }
 }
 

@@ -19,7 +19,7 @@ mod updates;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) prompting: Arc<AtomicBool>,
     /// Process id; 0 before there is a process.
     pub(crate) pid: Arc<AtomicU32>,
+    /// How far its start is: a [`Stage`] as number.
+    pub(crate) stage: Arc<AtomicU8>,
 }
 
 /// Runs an agent from its start to the end of its last process.
@@ -77,6 +79,7 @@ pub(crate) async fn run(
                 stderr: Tail::new(limits.stderr_bytes),
                 errors: vec![0; STDERR_READ],
                 closing: None,
+                stage: shared.stage,
                 process,
                 limits,
             };
@@ -103,6 +106,7 @@ struct Driver {
     stderr: Tail,
     errors: Vec<u8>,
     limits: Limits,
+    stage: Arc<AtomicU8>,
     /// The agent has exited or closed its output: when to take that as its end.
     closing: Option<Closing>,
 }
@@ -168,6 +172,7 @@ impl Driver {
             if room && talk.next_deadline().is_some_and(|deadline| deadline <= now) {
                 talk.tick(now);
             }
+            self.stage.store(talk.stage() as u8, Ordering::Relaxed);
             sink.push(&mut talk.out);
             if let Some(end) = talk.end.take() {
                 return end;

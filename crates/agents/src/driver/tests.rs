@@ -41,6 +41,8 @@ impl Talk {
             protocol,
             quirks: Quirks::NONE,
             install_hint: None,
+            login_hint: None,
+            downloads: false,
         };
         let limits = Limits {
             initialize: 60 * SECOND,

@@ -43,6 +43,8 @@ pub(crate) fn spec(part: &str) -> LaunchSpec {
         protocol: 1,
         quirks: Quirks::NONE,
         install_hint: Some("install it".to_owned()),
+        login_hint: None,
+        downloads: false,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Why a thread moves or not, and the server's inside.
 
-use signalbox_engine::{AgentReport, Diagnostics, Explanation, Why, convert as core};
+use signalbox_engine::{AgentReport, Diagnostics, Explanation, Stage, Why, convert as core};
 use signalbox_facts::{ActivityState, InputKind, PendingInput, QueuePause, SessionId};
 use signalbox_protocol::app::{
-    AgentFigures, AgentProcess, ConnectionFigures, EventRingFigures, QueuePauseReason,
+    AgentFigures, AgentProcess, AgentStage, ConnectionFigures, EventRingFigures, QueuePauseReason,
     ServerDiagnosticsParams, ServerDiagnosticsResult, ServerLimits, StorageFigures, ThreadExplainParams,
     ThreadExplainResult, ThreadExplanation, ThreadFigures, WaitingApproval, method,
 };
@@ -107,7 +107,17 @@ fn state_out(explained: &Explanation) -> ThreadExplanation {
             ThreadExplanation::WaitingForApproval { approvals: pending.iter().map(approval_out).collect() }
         }
         Why::Preparing => ThreadExplanation::Preparing,
-        Why::StartingAgent { since_ms } => ThreadExplanation::StartingAgent { since_ms },
+        Why::StartingAgent { since_ms, stage, fetching, mcp_servers } => ThreadExplanation::StartingAgent {
+            since_ms,
+            stage: match stage {
+                Stage::Starting => AgentStage::Starting,
+                Stage::LoggingIn => AgentStage::LoggingIn,
+                Stage::Opening => AgentStage::Opening,
+                Stage::Arranging | Stage::Ready => AgentStage::Arranging,
+            },
+            fetched_by: fetching,
+            mcp_servers,
+        },
         Why::RestartingAgent => ThreadExplanation::RestartingAgent,
         Why::RunningTool { item_seq, title, kind, since_ms, heard_at_ms } => ThreadExplanation::RunningTool {
             item_id: format!("i{item_seq}"),
@@ -191,8 +201,28 @@ fn sentence(state: &ThreadExplanation, explained: &Explanation, now_ms: i64) -> 
         ThreadExplanation::Preparing => {
             "The prompt is put together and the workspace recorded; then the agent gets it.".to_owned()
         }
-        ThreadExplanation::StartingAgent { since_ms } => {
-            format!("The agent has been starting, or opening its conversation, for {}.", since(*since_ms))
+        ThreadExplanation::StartingAgent { since_ms, stage, fetched_by, mcp_servers } => {
+            let since = since(*since_ms);
+            match (stage, fetched_by) {
+                (AgentStage::Starting, Some(program)) => {
+                    format!("The agent has been starting for {since}: {program} may be downloading it.")
+                }
+                (AgentStage::Starting, None) => format!("The agent has been starting for {since}."),
+                (AgentStage::LoggingIn, _) => {
+                    format!("The agent was started {since} ago and waits for its login.")
+                }
+                (AgentStage::Opening, _) if !mcp_servers.is_empty() => format!(
+                    "The agent was started {since} ago and opens its conversation; it may be waiting for its MCP \
+                     servers: {}.",
+                    mcp_servers.join(", ")
+                ),
+                (AgentStage::Opening, _) => {
+                    format!("The agent was started {since} ago and opens its conversation.")
+                }
+                (AgentStage::Arranging, _) => {
+                    format!("The agent was started {since} ago; mode, model and options are being set.")
+                }
+            }
         }
         ThreadExplanation::RestartingAgent => {
             "The former agent ends; the turn goes on with a fresh one.".to_owned()
@@ -379,10 +409,19 @@ mod tests {
             told(&explained(stalled)),
             "What happened cannot be stored (disk full), so nothing goes on. The next attempt is in 5 s."
         );
-        let queued = Explanation { queued: 2, ..explained(Why::StartingAgent { since_ms: -10_000_000 }) };
+        let starting = |stage, fetching| Why::StartingAgent {
+            since_ms: -10_000_000,
+            stage,
+            fetching,
+            mcp_servers: vec!["files".to_owned()],
+        };
+        let queued = Explanation { queued: 2, ..explained(starting(Stage::Opening, None)) };
+        let fetched = explained(starting(Stage::Starting, Some("npx".to_owned())));
+        assert_eq!(told(&fetched), "The agent has been starting for 2 h: npx may be downloading it.");
         assert_eq!(
             told(&queued),
-            "The agent has been starting, or opening its conversation, for 2 h. 2 prompts wait in its queue."
+            "The agent was started 2 h ago and opens its conversation; it may be waiting for its MCP servers: files. \
+             2 prompts wait in its queue."
         );
         let state = ActivityState::Failed {
             turn_id: None,

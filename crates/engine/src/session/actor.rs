@@ -121,6 +121,10 @@ pub(super) struct LiveAgent {
     pub(super) opening: Option<Opening>,
     /// Makes copies of its conversation that another process can go on with.
     pub(super) copies: bool,
+    /// The program that may download it first.
+    pub(super) fetching: Option<String>,
+    /// The MCP servers it was told of.
+    pub(super) mcp_servers: Vec<String>,
     /// When it was started, and its last sign of life: Unix milliseconds.
     pub(super) started_at_ms: i64,
     pub(super) heard_at_ms: i64,

@@ -55,7 +55,12 @@ impl Actor {
             return Why::RestartingAgent;
         }
         if !live.ready {
-            return Why::StartingAgent { since_ms: live.started_at_ms };
+            return Why::StartingAgent {
+                since_ms: live.started_at_ms,
+                stage: live.agent.stage(),
+                fetching: live.fetching.clone(),
+                mcp_servers: live.mcp_servers.clone(),
+            };
         }
         if !turn.prompting {
             return Why::Preparing;

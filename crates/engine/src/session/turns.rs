@@ -378,6 +378,22 @@ impl Actor {
         self.core.catalog.suits(&self.row.provider, self.row.policy)?;
         let offered = self.core.catalog.offered(self.env.as_ref()).await;
         let spec = self.core.catalog.launch(&self.row.provider, &cwd, &offered)?;
+        let told = self.core.catalog.mcp_servers(&spec, &offered);
+        let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
+        for warning in told.warnings {
+            self.warn("mcp_server_left_out", warning, request_id.clone());
+        }
+        let fetching = spec.downloads.then(|| spec.command.clone());
+        if let Some(program) = &fetching {
+            let message = format!(
+                "{} is started through {program}, which may download it first: that can take minutes.",
+                spec.provider
+            );
+            self.warn("agent_downloading", message, request_id);
+        }
+        // Told before what may take long begins.
+        self.commit().await;
+        let mcp_servers: Vec<_> = told.servers.iter().map(|server| server.name.clone()).collect();
         let open = OpenSession {
             cwd: cwd.clone(),
             roots: self.row.roots.clone(),
@@ -388,7 +404,7 @@ impl Actor {
             options: self.row.options.clone(),
             posture: posture(self.row.policy),
             instructions: self.row.instructions.clone(),
-            mcp_servers: Vec::new(),
+            mcp_servers: told.servers,
             meta: Map::new(),
         };
         let (agent, events) = start(spec, open, self.core.limits.clone(), &self.core.agents);
@@ -400,6 +416,8 @@ impl Actor {
             cwd,
             opening: None,
             copies: false,
+            fetching,
+            mcp_servers,
             started_at_ms: now_ms,
             heard_at_ms: now_ms,
         });

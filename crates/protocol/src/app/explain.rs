@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::lenient::null_as_default;
 use crate::ops::Activity;
 
 /// Params of `thread/explain`.
@@ -38,6 +39,21 @@ pub struct ThreadExplainResult {
     pub archived: bool,
 }
 
+/// How far an agent's start is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AgentStage {
+    /// Its process starts, or is downloaded first; it has not answered `initialize`.
+    #[default]
+    Starting,
+    /// It logs in.
+    LoggingIn,
+    /// It opens its conversation, for which some wait for their MCP servers.
+    Opening,
+    /// Mode, model and options are set.
+    Arranging,
+}
+
 /// What a thread does or waits for. Of several things the one that the others wait for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -53,7 +69,18 @@ pub enum ThreadExplanation {
     /// The prompt is put together and the workspace recorded.
     Preparing,
     /// The agent starts, or opens its conversation.
-    StartingAgent { since_ms: i64 },
+    StartingAgent {
+        since_ms: i64,
+        /// How far it is.
+        #[serde(default)]
+        stage: AgentStage,
+        /// The program that may download the agent first, such as `npx`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fetched_by: Option<String>,
+        /// Names of the MCP servers that it may be waiting for.
+        #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+        mcp_servers: Vec<String>,
+    },
     /// The former agent ends; the turn goes on with a fresh one.
     RestartingAgent,
     /// The agent runs a tool.

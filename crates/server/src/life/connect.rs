@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use signalbox_engine::offered_variables;
-use signalbox_home::{Held, Holder, Home, HomeError, LockError, StartTurn, Starting};
+use signalbox_home::{Config, Held, Holder, Home, HomeError, LockError, StartTurn, Starting};
 use signalbox_protocol::greeting::{GREETING_PROTOCOL, Greeting, Welcome};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
@@ -16,6 +15,7 @@ use super::detached::ROLE;
 use super::introduce::{receive, send};
 use super::launch::{self, Launch, LaunchError, STARTING};
 use super::version::{VERSION, is_newer};
+use crate::providers::offered_names;
 use crate::standalone::LEAVING;
 
 /// How long a server may take to answer a greeting, or a request that takes it no time.
@@ -134,23 +134,25 @@ fn process(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
 }
 
-/// How this program introduces itself as `client`, with what agents may be given of `env` and with the `KEY=VALUE` of its
-/// command line.
+/// How this program introduces itself as `client`, with what agents may be given of `env` as `config` says, and with the
+/// `KEY=VALUE` of its command line.
 #[must_use]
 pub fn greeting(
     client: &str,
     base_dir: &Path,
     env: &BTreeMap<String, String>,
-    config: Vec<String>,
+    config: &Config,
+    sets: Vec<String>,
 ) -> Greeting {
-    let offered = offered_variables().filter_map(|name| Some((name.to_owned(), env.get(name)?.clone())));
+    let offered =
+        offered_names(config).into_iter().filter_map(|name| Some((name.clone(), env.get(&name)?.clone())));
     Greeting {
         protocol: GREETING_PROTOCOL,
         version: VERSION.to_owned(),
         client: client.to_owned(),
         base_dir: Some(base_dir.display().to_string()),
         env: Some(offered.collect()),
-        config,
+        config: sets,
         upgrade: true,
     }
 }

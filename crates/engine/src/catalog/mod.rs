@@ -1,0 +1,259 @@
+//! The providers of one server: which there are, whether their commands are there, and how each is started.
+
+mod entry;
+mod mcp;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use signalbox_agents::{LaunchSpec, environment, login_path, presets};
+use signalbox_facts::{Mode, Policy, Provider, Sandbox};
+use tokio::sync::OnceCell;
+
+use crate::submission::OpError;
+pub use entry::ProviderEntry;
+pub(crate) use mcp::Told as McpTold;
+pub use mcp::{McpEntry, McpReach};
+
+/// Whether a provider can be used.
+#[derive(Clone, Debug)]
+pub struct ProviderStatus {
+    /// Its name.
+    pub provider: Provider,
+    /// Name for people.
+    pub title: String,
+    /// Whether it can be started.
+    pub available: bool,
+    /// It is not installed and would be downloaded.
+    pub downloads: bool,
+    /// Turned off in the configuration.
+    pub disabled: bool,
+    /// Why it cannot be started.
+    pub reason: Option<String>,
+    /// What to do about that.
+    pub hint: Option<String>,
+    /// The command line that would be used, or the first that was looked for.
+    pub command: Vec<String>,
+    /// Whether it asks before it acts.
+    pub mediated: bool,
+}
+
+/// All providers of one server.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    entries: Vec<ProviderEntry>,
+    default: Provider,
+    base_env: BTreeMap<String, String>,
+    fallback_env: Fallback,
+    more: ForAll,
+}
+
+/// What holds for all providers.
+#[derive(Clone, Debug, Default)]
+pub struct ForAll {
+    /// Whether agents that are not installed may be downloaded.
+    pub downloads: bool,
+    /// Names of more variables that every agent gets of the connection that starts it.
+    pub pass_env: Vec<String>,
+    /// MCP servers that agents are told of.
+    pub mcp_servers: Vec<McpEntry>,
+}
+
+/// What is offered to agents of sessions whose connection offers nothing.
+#[derive(Clone, Debug)]
+enum Fallback {
+    /// These variables.
+    Given(Arc<BTreeMap<String, String>>),
+    /// The `PATH` of the user's login shell, which is asked when it is first needed.
+    LoginShell(Arc<OnceCell<Arc<BTreeMap<String, String>>>>),
+}
+
+impl Catalog {
+    /// The known providers and these. An entry of `more` takes the place of the known one of its name; `base_env` is
+    /// given to every agent, `fallback_env` is what connections without an environment of their own offer.
+    #[must_use]
+    pub fn new(
+        more: Vec<ProviderEntry>,
+        default: Provider,
+        base_env: BTreeMap<String, String>,
+        fallback_env: BTreeMap<String, String>,
+    ) -> Self {
+        let mut entries: Vec<ProviderEntry> =
+            presets().iter().filter_map(|known| ProviderEntry::known(known.provider)).collect();
+        for entry in more {
+            match entries.iter_mut().find(|known| known.provider == entry.provider) {
+                Some(known) => *known = entry,
+                None => entries.push(entry),
+            }
+        }
+        let fallback_env = Fallback::Given(Arc::new(fallback_env));
+        Self { entries, default, base_env, fallback_env, more: ForAll::default() }
+    }
+
+    /// The same, with what holds for all providers.
+    #[must_use]
+    pub fn with(self, more: ForAll) -> Self {
+        Self { more, ..self }
+    }
+
+    /// What holds for all providers.
+    #[must_use]
+    pub fn for_all(&self) -> &ForAll {
+        &self.more
+    }
+
+    /// The same, with the `PATH` of the user's login shell as what connections without an environment offer.
+    #[must_use]
+    pub fn with_login_shell(self) -> Self {
+        Self { fallback_env: Fallback::LoginShell(Arc::default()), ..self }
+    }
+
+    /// What agents are offered for a connection that offers `own`.
+    pub async fn offered(
+        &self,
+        own: Option<&Arc<BTreeMap<String, String>>>,
+    ) -> Arc<BTreeMap<String, String>> {
+        match (own, &self.fallback_env) {
+            (Some(own), _) => Arc::clone(own),
+            (None, Fallback::Given(given)) => Arc::clone(given),
+            (None, Fallback::LoginShell(asked)) => {
+                let ask = async || {
+                    Arc::new(BTreeMap::from([("PATH".to_owned(), login_path(&self.base_env).await)]))
+                };
+                Arc::clone(asked.get_or_init(ask).await)
+            }
+        }
+    }
+
+    /// The provider of sessions that name none.
+    #[must_use]
+    pub fn default_provider(&self) -> &Provider {
+        &self.default
+    }
+
+    /// Every provider with whether it can be used with what is [offered](Catalog::offered).
+    #[must_use]
+    pub fn list(&self, offered: &BTreeMap<String, String>) -> Vec<ProviderStatus> {
+        let path = offered.get("PATH").map(String::as_str);
+        self.entries.iter().map(|entry| self.status(entry, path)).collect()
+    }
+
+    fn status(&self, entry: &ProviderEntry, path: Option<&str>) -> ProviderStatus {
+        let found = entry.find(path, Path::new("/"), self.more.downloads);
+        let command = match &found {
+            Ok(found) => found.line.clone(),
+            Err(_) => entry.commands.first().cloned().unwrap_or_default(),
+        };
+        let downloads = found.as_ref().is_ok_and(|found| found.downloads);
+        let missing = found.err();
+        ProviderStatus {
+            provider: entry.provider.clone(),
+            title: entry.title.clone(),
+            available: missing.is_none(),
+            downloads,
+            disabled: entry.disabled,
+            hint: missing.as_ref().and_then(|missing| missing.hint.clone()),
+            reason: missing.map(|missing| missing.why),
+            command,
+            mediated: entry.mediated,
+        }
+    }
+
+    /// One provider.
+    ///
+    /// # Errors
+    /// [`OpError::ProviderNotFound`] with the names there are.
+    pub fn entry(&self, provider: &Provider) -> Result<&ProviderEntry, OpError> {
+        self.entries.iter().find(|entry| entry.provider == *provider).ok_or_else(|| {
+            OpError::ProviderNotFound {
+                name: provider.to_string(),
+                known: self.entries.iter().map(|entry| entry.provider.to_string()).collect(),
+            }
+        })
+    }
+
+    /// Whether a policy can be kept with a provider's agent.
+    ///
+    /// # Errors
+    /// Nothing may be changed, and the agent never asks.
+    pub fn suits(&self, provider: &Provider, policy: Policy) -> Result<(), OpError> {
+        match self.entry(provider) {
+            Ok(entry) if !entry.mediated && policy.sandbox == Sandbox::ReadOnly => {
+                Err(OpError::InvalidParams {
+                    path: "sandbox",
+                    message: format!(
+                        "{} never asks before it acts, so nothing can keep it to the sandbox read_only; choose another \
+                         sandbox or another agent",
+                        entry.title
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a user should know who relies on this policy with a provider's agent.
+    #[must_use]
+    pub fn caution(&self, provider: &Provider, policy: Policy) -> Option<String> {
+        let entry = self.entry(provider).ok()?;
+        let asks_edits = policy.sandbox == Sandbox::ReadOnly || policy.mode == Mode::Ask;
+        if !entry.mediated && !policy.lets_agents_loose() {
+            return Some(format!(
+                "{} never asks before it acts: the thread's policy cannot hold it back.",
+                entry.title
+            ));
+        }
+        (entry.edits_unasked && asks_edits).then(|| {
+            format!(
+                "{} edits files inside its directory without asking: the thread's policy cannot hold that back.",
+                entry.title
+            )
+        })
+    }
+
+    /// Names of the rule files that a provider's agent reads itself; none if it is not known.
+    #[must_use]
+    pub fn reads_rules(&self, provider: &Provider) -> Vec<String> {
+        let entry = self.entries.iter().find(|entry| entry.provider == *provider);
+        entry.map(|entry| entry.reads_rules.clone()).unwrap_or_default()
+    }
+
+    /// How to start a provider for a session in this directory, out of what is [offered](Catalog::offered).
+    ///
+    /// # Errors
+    /// Unknown provider, or none of its commands is there.
+    pub fn launch(
+        &self,
+        provider: &Provider,
+        cwd: &Path,
+        offered: &BTreeMap<String, String>,
+    ) -> Result<LaunchSpec, OpError> {
+        let entry = self.entry(provider)?;
+        let allowed: Vec<&String> = entry.allow_env.iter().chain(&self.more.pass_env).collect();
+        let env = environment(self.base_env.clone(), offered, &allowed, &entry.env);
+        let found = entry.find(env.get("PATH"), cwd, self.more.downloads);
+        let found = found.map_err(|missing| missing.of(provider))?;
+        let mut line = found.line.into_iter();
+        Ok(LaunchSpec {
+            provider: provider.clone(),
+            command: line.next().unwrap_or_default(),
+            args: line.collect(),
+            env,
+            cwd: entry.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
+            ask_modes: entry.ask_modes.clone(),
+            edit_modes: entry.edit_modes.clone(),
+            yolo_modes: entry.yolo_modes.clone(),
+            protocol: entry.protocol,
+            quirks: entry.quirks,
+            install_hint: entry.hint.clone(),
+            login_hint: entry.login_hint.clone(),
+            downloads: found.downloads,
+        })
+    }
+
+    /// The MCP servers that an agent started so is told of.
+    pub(crate) fn mcp_servers(&self, spec: &LaunchSpec, offered: &BTreeMap<String, String>) -> McpTold {
+        mcp::told(&self.more.mcp_servers, &spec.provider, offered, spec.env.get("PATH"), &spec.cwd)
+    }
+}
