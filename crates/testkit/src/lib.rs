@@ -45,7 +45,7 @@ pub use app::{App, is_gone, send};
 pub use client::{Client, Refusal};
 pub use frame::Frame;
 pub use model::{Model, ThreadModel, TurnModel};
-pub use process::{Process, is_alive, is_group_alive, open_files};
+pub use process::{Process, children_of, is_alive, is_group_alive, open_files, processes_with};
 pub use schema::Schemas;
 pub use transcript::{Door, doors_of, play};
 pub use verbs::Asked;

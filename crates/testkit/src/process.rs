@@ -254,3 +254,33 @@ pub fn is_group_alive(group: i32) -> bool {
 pub fn open_files(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
+
+/// Ids of the processes that have not ended and whose parent is this one.
+#[must_use]
+pub fn children_of(parent: i32) -> Vec<i32> {
+    all_processes()
+        .filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+            fields.split_ascii_whitespace().nth(1) == Some(&parent.to_string()) && is_alive(*pid)
+        })
+        .collect()
+}
+
+/// Ids of the processes that have not ended and have this text in their environment or on their command line.
+#[must_use]
+pub fn processes_with(text: &str) -> Vec<i32> {
+    let holds = |path: String| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+    };
+    all_processes()
+        .filter(|pid| holds(format!("/proc/{pid}/environ")) || holds(format!("/proc/{pid}/cmdline")))
+        .filter(|pid| is_alive(*pid))
+        .collect()
+}
+
+fn all_processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
