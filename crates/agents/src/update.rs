@@ -122,6 +122,8 @@ pub enum Content {
 pub struct ToolPatch {
     /// The agent's id of the call; may come back in another turn for another call.
     pub id: String,
+    /// It announces the call. Not every call is announced, and an update may come before.
+    pub announced: bool,
     /// Title for people.
     pub title: Option<String>,
     /// The tool's own name (`Bash`, `mcp__server__tool`), where the agent gives it.

@@ -3,7 +3,7 @@
 //! The same rules that close an item here close it in the thread view: a message ends where another item starts, and
 //! never by output or updates of a tool call that is already there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ const MAX_RAW_INPUT_BYTES: usize = 16 << 10;
 const MAX_CONTENT_BYTES: usize = 128 << 10;
 const MAX_LOCATIONS: usize = 256;
 const MAX_DIFFS: usize = 256;
+/// Calls of turns before that are remembered.
+const MAX_EARLIER: usize = 1024;
 
 /// The items of one turn.
 #[derive(Debug, Default)]
@@ -34,6 +36,8 @@ pub(crate) struct Items {
     tools: HashMap<String, Tool>,
     /// Ids in the order of their first mention, so that closing is in order.
     order: Vec<String>,
+    /// Calls of turns before, the newest last: what still comes of them is not of this turn.
+    earlier: VecDeque<String>,
     compactions: HashMap<String, Seq>,
     /// The compaction that was asked for, while nobody has said that it is over, and whether the agent has told of it.
     asked_compaction: Option<(Seq, bool)>,
@@ -82,6 +86,16 @@ impl Items {
     #[must_use]
     pub(crate) fn new(cwd: PathBuf) -> Self {
         Self { cwd, ..Self::default() }
+    }
+
+    /// The items of the turn behind this one.
+    #[must_use]
+    pub(crate) fn of_next_turn(&mut self, cwd: PathBuf) -> Self {
+        let mut earlier = std::mem::take(&mut self.earlier);
+        earlier.extend(self.order.drain(..));
+        let more = earlier.len().saturating_sub(MAX_EARLIER);
+        earlier.drain(..more);
+        Self { cwd, earlier, ..Self::default() }
     }
 
     /// A chunk of an answer or a thought.
@@ -201,6 +215,10 @@ impl Items {
     /// without a kind.
     pub(crate) fn tool(&mut self, batch: &mut Batch, turn: TurnId, patch: ToolPatch, asked: bool) {
         let id = patch.id.clone();
+        if !asked && self.is_stale(&patch) {
+            tracing::debug!(call = %id, "an update of a call that ended with an earlier turn is left out");
+            return;
+        }
         if self.tools.get(&id).is_some_and(|tool| begins_anew(tool, &patch)) {
             self.tools.remove(&id);
             self.order.retain(|known| *known != id);
@@ -259,6 +277,14 @@ impl Items {
         // From here on `None` means unchanged.
         tool.call.content = None;
         tool.call.raw_input = None;
+    }
+
+    /// Whether a patch tells of a call that ended with an earlier turn, such as the output of a command that outlived the
+    /// cancel of its turn, rather than of one that has the same id.
+    fn is_stale(&self, patch: &ToolPatch) -> bool {
+        let says_what = patch.title.is_some() || patch.kind.is_some() || patch.raw_input.is_some();
+        let begins = patch.announced || says_what && !patch.status.is_some_and(ToolStatus::is_final);
+        !begins && !self.tools.contains_key(&patch.id) && self.earlier.contains(&patch.id)
     }
 
     /// The permission of a call was declined: however the agent closes it, that is its outcome.

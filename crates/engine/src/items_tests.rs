@@ -171,6 +171,28 @@ fn an_id_may_come_back_for_another_call() {
 }
 
 #[test]
+fn what_is_still_told_of_a_call_of_an_earlier_turn_makes_none_in_this_one() {
+    let mut story = Story::new();
+    story.tool(command("t", ToolStatus::InProgress));
+    story.items.close_open(&mut story.batch, story.turn, ToolOutcome::Interrupted);
+    story.items = story.items.of_next_turn("/repo".into());
+    story.tool(output("t", "on and on")).tool(command("t", ToolStatus::Completed));
+    assert!(story.items.call("t").is_none());
+    // The same id again, for another call: said so, or begun.
+    story.tool(ToolPatch { announced: true, ..command("t", ToolStatus::Completed) });
+    story.items = story.items.of_next_turn("/repo".into());
+    story.tool(command("t", ToolStatus::InProgress)).tool(output("t", "more"));
+    assert_eq!(
+        story.facts(),
+        "1 i1: CommandExecution \"ls\" InProgress\n\
+         2 i1: CommandExecution \"ls\" Failed Interrupted\n\
+         3 i3: CommandExecution \"ls\" Completed\n\
+         4 i4: CommandExecution \"ls\" InProgress\n\
+         5 i4: output \"more\"\n"
+    );
+}
+
+#[test]
 fn a_declined_call_is_declined_however_the_agent_closes_it() {
     let mut story = Story::new();
     story.tool(command("a", ToolStatus::Pending)).tool(command("b", ToolStatus::Pending));

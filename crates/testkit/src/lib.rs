@@ -33,6 +33,7 @@ mod frame;
 mod http;
 mod model;
 mod process;
+pub mod recording;
 mod schema;
 mod transcript;
 mod verbs;

@@ -85,6 +85,7 @@ pub(crate) fn tool_patch(
         Some(acp_kind(text(tool, "kind")?).to_owned())
     });
     let mut patch = ToolPatch {
+        announced: false,
         title: take_filled(&mut call, "title"),
         status,
         cancelled,

@@ -7,7 +7,7 @@ use super::content::content;
 use super::fields::{Object, take_filled, take_list, take_object, take_text, text};
 use super::v2::State;
 use super::{ToolContext, ToolMemory, config_options, plan, tool_patch};
-use crate::update::{Command, Content, NoticeSeverity, TextChunk, Update};
+use crate::update::{Command, Content, NoticeSeverity, TextChunk, ToolPatch, Update};
 
 /// An unknown update longer than this is kept by its kind only.
 const UNKNOWN_BYTES: usize = 16 << 10;
@@ -56,7 +56,7 @@ pub(crate) fn update(
             _ => return Decoded::Nothing,
         },
         "tool_call" | "tool_call_update" => match tool_patch(object, context, tools) {
-            Some(patch) => Update::Tool(Box::new(patch)),
+            Some(patch) => Update::Tool(Box::new(ToolPatch { announced: kind == "tool_call", ..patch })),
             None => return Decoded::Nothing,
         },
         "plan" => Update::Plan(plan::plan(&mut object)),

@@ -23,8 +23,6 @@ pub(super) enum Way {
 /// ([`crate::OpenSession::replay`]).
 #[derive(Debug)]
 pub(super) struct Replay {
-    /// Something of it has come.
-    pub(super) seen: bool,
     /// When something of it last came.
     pub(super) last: Instant,
     /// What came last was said by the user.
@@ -171,7 +169,7 @@ impl Conversation {
         self.phase = Phase::Opening;
         self.last_heard = now;
         self.session = (way != Way::New).then(|| resume.clone());
-        self.replay = (way == Way::Load).then_some(Replay { seen: false, last: now, asked: false });
+        self.replay = (way == Way::Load).then_some(Replay { last: now, asked: false });
         self.call(Call::Open(way), |wire, id| match way {
             Way::New => wire.new_session(id, opening),
             Way::Resume => wire.resume_session(id, &resume, opening),
@@ -221,10 +219,9 @@ impl Conversation {
             let commands = decode::commands(&mut result);
             self.emit(AgentEvent::Update(Update::Commands(commands)), 1024);
         }
-        // History that has come before the answer is complete with it. If none has, it may still follow; and where it is
-        // wanted, a moment is waited for in any case. In version 2 nothing follows.
-        let complete = self.wire.version == Version::V2;
-        if self.replay.as_ref().is_some_and(|replay| complete || replay.seen && !self.open.replay) {
+        // Most agents have told all of the history before they answer, others a part of it or nothing; in version 2
+        // nothing follows.
+        if self.wire.version == Version::V2 {
             self.replay = None;
         } else if let Some(replay) = &mut self.replay {
             replay.last = now;

@@ -74,7 +74,7 @@ impl Conversation {
         if let Some(replay) = &mut self.replay
             && (is_history(&update) || self.open.replay && is_title(&update))
         {
-            (replay.seen, replay.last) = (true, now);
+            replay.last = now;
             if self.open.replay {
                 self.replayed(update, bytes);
             }

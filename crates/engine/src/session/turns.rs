@@ -149,7 +149,7 @@ impl Actor {
         };
         let prompt_seq = self.batch().push(Some(turn), Item::New, FactBody::Prompt(Box::new(prompt)));
         self.try_commit().await.map_err(|error| not_stored(&error))?;
-        self.items = crate::items::Items::new(cwd.clone());
+        self.items = self.items.of_next_turn(cwd.clone());
         let meta = prompt_meta(&context.client_metadata, &origin);
         self.turn = Some(OpenTurn {
             id: turn,

@@ -51,14 +51,43 @@ pub struct Watched {
     ahead: std::collections::VecDeque<Committed>,
 }
 
-fn fork_limit() -> Duration {
-    Limits::default().fork
+/// How a stage differs from others.
+pub struct Setup {
+    pub unattended: Unattended,
+    /// After this rest sessions leave memory.
+    pub rest: Duration,
+    pub ephemeral_bytes: u64,
+    pub limits: Limits,
+    /// More providers.
+    pub agents: Vec<ProviderEntry>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let limits = Limits {
+            cancel: Duration::from_millis(300),
+            stop_grace: Duration::from_millis(200),
+            ..Limits::default()
+        };
+        Self {
+            unattended: Unattended::Wait,
+            rest: Duration::from_secs(1800),
+            ephemeral_bytes: EPHEMERAL_BYTES,
+            limits,
+            agents: Vec::new(),
+        }
+    }
+}
+
+/// The path of an example of this crate.
+pub fn example(name: &str) -> String {
+    let test = std::env::current_exe().unwrap();
+    let target = test.parent().unwrap().parent().unwrap();
+    target.join("examples").join(name).to_str().unwrap().to_owned()
 }
 
 fn agent() -> String {
-    let test = std::env::current_exe().unwrap();
-    let target = test.parent().unwrap().parent().unwrap();
-    target.join("examples/scripted_agent").to_str().unwrap().to_owned()
+    example("scripted_agent")
 }
 
 impl Stage {
@@ -67,58 +96,36 @@ impl Stage {
     }
 
     pub async fn in_folder(folder: TempDir) -> Self {
-        Self::with(folder, Unattended::Wait).await
+        Self::set_up(folder, Setup::default()).await
     }
 
     /// The same with another rule for approvals that nobody is there to answer.
     pub async fn with(folder: TempDir, unattended: Unattended) -> Self {
-        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
-        let loads = Arc::clone(&streams);
-        let on_load = move |stream| loads.lock().push(stream);
-        let rest = Duration::from_secs(1800);
-        Self {
-            streams,
-            ..Self::build(folder, unattended, rest, fork_limit(), EPHEMERAL_BYTES, Box::new(on_load)).await
-        }
+        Self::set_up(folder, Setup { unattended, ..Setup::default() }).await
     }
 
     /// The same with another patience for agents that are asked for a copy of their conversation.
     pub async fn forking_within(limit: Duration) -> Self {
-        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
-        let loads = Arc::clone(&streams);
-        let on_load = move |stream| loads.lock().push(stream);
-        let folder = tempfile::tempdir().unwrap();
-        let rest = Duration::from_secs(1800);
-        Self {
-            streams,
-            ..Self::build(folder, Unattended::Wait, rest, limit, EPHEMERAL_BYTES, Box::new(on_load)).await
-        }
+        let limits = Limits { fork: limit, ..Setup::default().limits };
+        Self::set_up(tempfile::tempdir().unwrap(), Setup { limits, ..Setup::default() }).await
     }
 
     /// One whose ephemeral sessions have so little room.
     pub async fn cramped(ephemeral_bytes: u64) -> Self {
-        let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
-        let loads = Arc::clone(&streams);
-        let on_load = Box::new(move |stream| loads.lock().push(stream));
-        let (folder, rest) = (tempfile::tempdir().unwrap(), Duration::from_secs(1800));
-        let unattended = Unattended::Wait;
-        Self {
-            streams,
-            ..Self::build(folder, unattended, rest, fork_limit(), ephemeral_bytes, on_load).await
-        }
+        Self::set_up(tempfile::tempdir().unwrap(), Setup { ephemeral_bytes, ..Setup::default() }).await
     }
 
     /// One whose sessions leave memory after this rest.
     pub async fn resting(rest: Duration) -> Self {
+        Self::set_up(tempfile::tempdir().unwrap(), Setup { rest, ..Setup::default() }).await
+    }
+
+    /// One that differs from others as this says.
+    pub async fn set_up(folder: TempDir, setup: Setup) -> Self {
         let streams: Arc<Mutex<Vec<SessionStream>>> = Arc::default();
         let loads = Arc::clone(&streams);
         let on_load = move |stream| loads.lock().push(stream);
-        let folder = tempfile::tempdir().unwrap();
-        Self {
-            streams,
-            ..Self::build(folder, Unattended::Wait, rest, fork_limit(), EPHEMERAL_BYTES, Box::new(on_load))
-                .await
-        }
+        Self { streams, ..Self::build(folder, setup, Box::new(on_load)).await }
     }
 
     /// One whose sessions leave memory whenever they have nothing to do. What each life of a session commits is noted.
@@ -142,29 +149,11 @@ impl Stage {
                 }
             });
         };
-        let folder = tempfile::tempdir().unwrap();
-        (
-            Self::build(
-                folder,
-                Unattended::Wait,
-                Duration::ZERO,
-                fork_limit(),
-                EPHEMERAL_BYTES,
-                Box::new(on_load),
-            )
-            .await,
-            lives,
-        )
+        let setup = Setup { rest: Duration::ZERO, ..Setup::default() };
+        (Self::build(tempfile::tempdir().unwrap(), setup, Box::new(on_load)).await, lives)
     }
 
-    async fn build(
-        folder: TempDir,
-        unattended: Unattended,
-        rest: Duration,
-        fork: Duration,
-        ephemeral_bytes: u64,
-        on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
-    ) -> Self {
+    async fn build(folder: TempDir, setup: Setup, on_load: Box<dyn Fn(SessionStream) + Send + Sync>) -> Self {
         let fail = FailPoints::default();
         let options = StoreOptions { fail_points: fail.clone(), ..StoreOptions::default() };
         let store = Store::open_with(&folder.path().join("facts.db"), options).await.unwrap();
@@ -194,24 +183,23 @@ impl Stage {
         let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
         let config = EngineConfig {
             catalog: Catalog::new(
-                [entry, missing, leaves, hangs, never, edits].into_iter().chain(odd).collect(),
+                [entry, missing, leaves, hangs, never, edits]
+                    .into_iter()
+                    .chain(odd)
+                    .chain(setup.agents)
+                    .collect(),
                 Provider::new("rehearsal"),
                 base_environment(),
                 path,
             ),
-            limits: Limits {
-                cancel: Duration::from_millis(300),
-                stop_grace: Duration::from_millis(200),
-                fork,
-                ..Limits::default()
-            },
+            limits: setup.limits,
             agents: signalbox_engine::Supervisor::default(),
             blobs: Some(folder.path().join("blobs")),
             worktrees: folder.path().join("worktrees"),
             idle_agent: Duration::from_secs(600),
-            idle_session: rest,
-            ephemeral_bytes,
-            unattended,
+            idle_session: setup.rest,
+            ephemeral_bytes: setup.ephemeral_bytes,
+            unattended: setup.unattended,
             sources: Sources { user_home: Some(folder.path().join("user")), ..Sources::default() },
             on_load,
             now_ms: signalbox_engine::wall_clock_ms,
@@ -261,11 +249,16 @@ impl Stage {
 
     /// Ends the server as a signal would, and starts another one on the same store.
     pub async fn restart(self) -> Self {
+        Self::in_folder(self.close().await).await
+    }
+
+    /// Ends the server as a signal would, and hands its folder on.
+    pub async fn close(self) -> TempDir {
         self.engine.shutdown().await;
         self.store.close().await;
         let Self { engine, store, folder, streams, .. } = self;
         drop((engine, store, streams));
-        Self::in_folder(folder).await
+        folder
     }
 }
 
