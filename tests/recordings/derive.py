@@ -193,13 +193,15 @@ def conversation(messages):
     asked = {json.dumps(m["id"]): m for d, m in messages if d == "c2a" and "method" in m and "id" in m}
     answers = {json.dumps(m["id"]): m for d, m in messages if d == "a2c" and "method" not in m and m.get("id") is not None}
     dropped, kept, running, closed, emptily = set(), [], None, False, None
+    # In version 2 a prompt is answered at once, and the agent says when it is idle again.
+    states = any(m.get("method") == "initialize" and m["params"].get("protocolVersion") == 2 for _, m in messages if isinstance(m, dict))
     for at, (direction, message) in enumerate(messages):
         if direction == "raw":
             kept.append((direction, message))
             continue
         method, key = message.get("method"), json.dumps(message.get("id"))
         if direction == "a2c" and method is None:
-            if key == running:
+            if key == running and not states:
                 running = None
             if key == emptily:
                 emptily = None
@@ -230,6 +232,9 @@ def conversation(messages):
             if method == "session/prompt":
                 running = key
             closed |= method == "session/close"
+        update = (message.get("params") or {}).get("update") or {} if direction == "a2c" else {}
+        if update.get("sessionUpdate") == "state_update" and update.get("state") == "idle" and session_of(message) == main:
+            running = None
         if emptily is not None and direction == "a2c":
             # Said to nothing that we say.
             continue

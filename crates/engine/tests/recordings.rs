@@ -30,10 +30,13 @@ fn recordings() -> PathBuf {
 struct Allowed {
     /// Reasons of warnings.
     warnings: &'static [&'static str],
+    /// Version of ACP that is offered, if it is not that of the launch table.
+    protocol: Option<u16>,
 }
 
-fn setup(folder: &TempDir, provider: &str, file: &Path) -> Setup {
+fn setup(folder: &TempDir, provider: &str, file: &Path, allowed: &Allowed) -> Setup {
     let mut entry = ProviderEntry::known(provider).unwrap();
+    entry.protocol = allowed.protocol.unwrap_or(entry.protocol);
     entry.commands = vec![vec![example("recorded_agent")]];
     entry.needs.clear();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -51,7 +54,7 @@ async fn plays(provider: &str, name: &str, allowed: &Allowed) {
     let file = recordings().join(name).with_extension("jsonl");
     let processes = recording::read(&std::fs::read_to_string(&file).unwrap());
     let folder = tempfile::tempdir().unwrap();
-    let first = setup(&folder, provider, &file);
+    let first = setup(&folder, provider, &file, allowed);
     let mut stage = Stage::set_up(folder, first).await;
     let id = stage.new_session(provider).await.unwrap();
     let mut turns = Vec::new();
@@ -59,7 +62,7 @@ async fn plays(provider: &str, name: &str, allowed: &Allowed) {
         if at > 0 {
             // As at a restart of the server: the next process goes on with the conversation.
             let folder = stage.close().await;
-            let next = setup(&folder, provider, &file);
+            let next = setup(&folder, provider, &file, allowed);
             stage = Stage::set_up(folder, next).await;
         }
         let mut session = stage.watch(id).await;
@@ -67,6 +70,11 @@ async fn plays(provider: &str, name: &str, allowed: &Allowed) {
             match step {
                 Step::Turn(turn) => turns.push(plays_turn(&mut session, &turn, &turns, allowed).await),
                 Step::Set(config_id, value) => sets(&session, config_id, &value).await,
+                Step::Hears(text) => {
+                    let seen = session.hears(&text).await;
+                    let last = matches!(seen.last(), Some(Committed::Fact(fact)) if fact.turn == turns.last().copied());
+                    assert!(last, "{}", story(&seen));
+                }
             }
         }
     }
@@ -100,8 +108,10 @@ impl Seen {
         let Committed::Fact(fact) = committed else { return };
         let Fact { turn: of, body, .. } = &**fact;
         if *of != Some(turn) {
-            let late = of.is_some_and(|of| before.contains(&of));
-            assert!(late || !is_item(body), "an item of no turn: {committed:?}");
+            // Commands go on after their turn; texts that came late were waited for.
+            let goes_on = matches!(body, FactBody::ToolCall(_) | FactBody::ToolOutput(_));
+            let late = goes_on && of.is_some_and(|of| before.contains(&of));
+            assert!(late || !is_item(body), "an item of no turn, or history once more: {committed:?}");
             return;
         }
         match body {
@@ -226,7 +236,7 @@ async fn answers_as(session: &Watched, input: &PendingInput, answer: &Answer) {
 }
 
 /// It warns of a model that it does not know, once a turn.
-const CODEX: Allowed = Allowed { warnings: &["agent_warning"] };
+const CODEX: Allowed = Allowed { warnings: &["agent_warning"], protocol: None };
 
 #[tokio::test]
 async fn opencode() {
@@ -266,5 +276,10 @@ async fn grok() {
 #[tokio::test]
 async fn kimi() {
     // It edits without asking.
-    plays("kimi", "kimi", &Allowed { warnings: &["not_mediated"] }).await;
+    plays("kimi", "kimi", &Allowed { warnings: &["not_mediated"], ..Allowed::default() }).await;
+}
+
+#[tokio::test]
+async fn claude_agent_acp_in_version_2() {
+    plays("claude_code", "claude-agent-acp-v2", &Allowed { protocol: Some(2), ..Allowed::default() }).await;
 }

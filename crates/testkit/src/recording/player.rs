@@ -153,6 +153,17 @@ impl Player {
             self.folder = Some((cwd.clone(), home.to_owned()));
         }
         self.at = place + 1;
+        self.passes_over_history(place, &next);
+    }
+
+    /// What is only told because it was asked for is not told to those who do not ask.
+    fn passes_over_history(&mut self, place: usize, asked: &Value) {
+        let Line::Client(recorded) = &self.script[place] else { return };
+        if recorded.pointer("/params/replayFrom").is_some() && asked.pointer("/params/replayFrom").is_none() {
+            let is_answer = |line: &Line| matches!(line, Line::Agent(message) if method(message).is_none() && message["id"] == recorded["id"]);
+            let answer = self.script.iter().skip(place).position(is_answer);
+            self.at = answer.map_or(self.at, |behind| place + behind);
+        }
     }
 
     /// Whether nothing that matters lies between here and there: no prompt, and no cancel of one.

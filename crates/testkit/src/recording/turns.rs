@@ -13,6 +13,8 @@ pub enum Step {
     Turn(Turn),
     /// Sets an option: its id (`mode` and `model` for the older methods) and the value.
     Set(String, Value),
+    /// Nothing: the agent says this by itself, after its turn and behind a setting.
+    Hears(String),
 }
 
 /// How the client answered what it was asked, in the recording.
@@ -86,7 +88,13 @@ pub fn steps(process: &[Line]) -> Vec<Step> {
             Line::Agent(message) => match method(message) {
                 // Those of other sessions are not of this turn.
                 Some("session/update") if message["params"]["sessionId"] == state.session => {
-                    state.update(&message["params"]["update"]);
+                    let update = &message["params"]["update"];
+                    state.update(update);
+                    if state.turn.is_none() && update["sessionUpdate"] == "agent_message_chunk" {
+                        steps.push(Step::Hears(
+                            update["content"]["text"].as_str().unwrap_or_default().to_owned(),
+                        ));
+                    }
                 }
                 Some("session/request_permission") => {
                     requests.push((message["id"].clone(), None));
@@ -96,17 +104,7 @@ pub fn steps(process: &[Line]) -> Vec<Step> {
                 }
                 Some("elicitation/create") => requests.push((message["id"].clone(), None)),
                 Some(_) => {}
-                None if state.running && message["id"] == prompt_id => {
-                    state.running = false;
-                    if let Some(turn) = &mut state.turn {
-                        turn.end = Some(match message.get("error") {
-                            Some(error) => Err(error.clone()),
-                            None => {
-                                Ok(message["result"]["stopReason"].as_str().unwrap_or("end_turn").to_owned())
-                            }
-                        });
-                    }
-                }
+                None if message["id"] == prompt_id => state.answered(message),
                 None => {}
             },
             Line::Raw(_) | Line::Stderr(_) | Line::Stay | Line::Exit(_) => {}
@@ -127,6 +125,22 @@ struct State {
 }
 
 impl State {
+    /// The agent answered the prompt: at its end, or, in version 2, when it took it.
+    fn answered(&mut self, message: &Value) {
+        match (message.get("error"), message["result"]["stopReason"].as_str()) {
+            (Some(error), _) => self.ends(Err(error.clone())),
+            (None, Some(reason)) => self.ends(Ok(reason.to_owned())),
+            (None, None) => {}
+        }
+    }
+
+    fn ends(&mut self, end: Result<String, Value>) {
+        if let Some(turn) = self.turn.as_mut().filter(|_| self.running) {
+            turn.end = Some(end);
+            self.running = false;
+        }
+    }
+
     fn finish(&mut self, requests: &mut Vec<(Value, Option<Answer>)>, steps: &mut Vec<Step>) {
         let answers = requests.drain(..).map(|(_, answer)| answer.unwrap_or(Answer::Cancelled));
         if let Some(mut turn) = self.turn.take() {
@@ -146,6 +160,9 @@ impl State {
     fn update(&mut self, update: &Value) {
         let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
         match update["sessionUpdate"].as_str() {
+            Some("state_update") if update["state"] == "idle" => {
+                self.ends(Ok(update["stopReason"].as_str().unwrap_or("end_turn").to_owned()));
+            }
             Some("agent_message_chunk") => {
                 if let Some(turn) = &mut self.turn {
                     turn.text.push_str(text());
