@@ -61,8 +61,6 @@ struct Tool {
     item: Option<Seq>,
     call: ToolCall,
     output: Output,
-    /// Whether output came as such; then texts among the content are not output.
-    streamed: bool,
     declined: bool,
     /// The latest diffs, until the call has completed.
     diffs: Vec<FileDiff>,
@@ -393,7 +391,6 @@ impl Tool {
                 error: None,
             },
             output: Output::default(),
-            streamed: false,
             declined: false,
             diffs: Vec::new(),
             stated: false,
@@ -435,14 +432,13 @@ impl Tool {
             call.raw_input = Some(bounded(raw_input));
         }
         if let Some(output) = patch.output {
-            self.streamed = true;
             pieces.extend(match output {
                 OutputPatch::Append(text) => self.output.append(&text),
                 OutputPatch::Replace(text) => self.output.replace(&text),
             });
         }
         if let Some(parts) = patch.content {
-            self.take_parts(parts, cwd, pieces);
+            self.take_parts(parts, cwd);
         }
         self.take_status(patch.status, patch.cancelled);
         let call = &mut self.call;
@@ -478,10 +474,9 @@ impl Tool {
         }
     }
 
-    fn take_parts(&mut self, parts: Vec<ToolPart>, cwd: &Path, pieces: &mut Vec<Piece>) {
+    fn take_parts(&mut self, parts: Vec<ToolPart>, cwd: &Path) {
         let delete = self.call.kind.as_deref() == Some("delete");
         let mut diffs: Vec<FileDiff> = Vec::new();
-        let mut texts = String::new();
         let mut content = Vec::new();
         for part in parts {
             match part {
@@ -489,7 +484,8 @@ impl Tool {
                     diffs.push(file_diff(cwd.join(path), old_text.as_deref(), &new_text, delete));
                 }
                 ToolPart::Patch(diff) if diffs.len() < MAX_DIFFS => diffs.push(bounded_diff(diff)),
-                ToolPart::Content(Content::Text(text)) if is_command(&self.call) => texts.push_str(&text),
+                // What a command wrote comes as output; text beside that describes it.
+                ToolPart::Content(Content::Text(_)) if is_command(&self.call) => {}
                 ToolPart::Content(one) => content.push(tool_content(one)),
                 ToolPart::Unknown(value) => {
                     content.push(ToolContent::Text { text: bounded(value).to_string() })
@@ -503,9 +499,6 @@ impl Tool {
                     diffs.iter().map(|diff| Location { path: diff.path.clone(), line: None }).collect();
             }
             self.call.diffs = Some(diffs);
-        }
-        if !texts.is_empty() && !self.streamed {
-            pieces.extend(self.output.replace(&texts));
         }
         if !content.is_empty() {
             self.call.content = Some(content);

@@ -142,12 +142,17 @@ fn a_call_that_comes_whole_is_open_while_its_output_comes() {
 }
 
 #[test]
-fn output_repeated_as_content_shows_only_what_is_new() {
+fn output_told_again_shows_only_what_is_new_and_text_beside_it_is_none() {
     let mut story = Story::new();
     let text = |text: &str| Some(vec![ToolPart::Content(Content::Text(text.into()))]);
+    story.tool(ToolPatch { content: text("lists files"), ..patch("t") });
     story.tool(command("t", ToolStatus::InProgress));
     for so_far in ["a\n", "a\nb\n", "a\nb\n"] {
-        story.tool(ToolPatch { content: text(so_far), ..patch("t") });
+        story.tool(ToolPatch {
+            content: text("lists files"),
+            output: Some(OutputPatch::Replace(so_far.into())),
+            ..patch("t")
+        });
     }
     assert_eq!(story.facts(), "1 i1: CommandExecution \"ls\" InProgress\n2 i1: output \"a\\nb\\n\"\n");
 }
