@@ -58,8 +58,11 @@ pub enum Why {
         /// The MCP servers that it may be waiting for.
         mcp_servers: Vec<String>,
     },
-    /// The old agent ends; the turn goes on with a fresh one.
-    RestartingAgent,
+    /// The old agent ends, or has failed again and again; the turn goes on with a fresh one.
+    RestartingAgent {
+        /// When that is started, Unix milliseconds, if it is put off.
+        at_ms: Option<i64>,
+    },
     /// The agent runs a tool.
     RunningTool {
         /// Its item.

@@ -11,10 +11,10 @@
 mod stage;
 
 use expect_test::expect;
-use signalbox_engine::{Accepted, OpError};
+use signalbox_engine::{Accepted, OpError, Why};
 use signalbox_facts::{FactBody, PendingInput};
 use signalbox_protocol::ops::{Op, PermissionMode, SandboxLevel, TurnMode};
-use stage::{Stage, fact, story};
+use stage::{Stage, Watched, fact, story};
 
 #[tokio::test]
 async fn a_plain_turn() {
@@ -417,4 +417,40 @@ async fn a_decline_with_a_message_gives_it_to_the_agent() {
         seen.contains("prompt \"say instead this\" continues") && seen.contains("says \"instead this\""),
         "{seen}"
     );
+}
+
+#[tokio::test]
+async fn an_agent_that_fails_again_and_again_is_started_later_and_later() {
+    let stage = Stage::new().await;
+    let mut session = stage.session().await;
+    let failing = async |session: &mut Watched| {
+        session.prompts("crash 3").await;
+        story(&session.until_end().await)
+    };
+    // The second one starts at once, the third has to wait and says so.
+    for _ in 0..2 {
+        let told = failing(&mut session).await;
+        assert!(told.contains("ended Failed") && !told.contains("agent_restarting"), "{told}");
+    }
+    let began = std::time::Instant::now();
+    let told = failing(&mut session).await;
+    assert!(told.contains("agent_restarting") && told.contains("ended Failed"), "{told}");
+    assert!(began.elapsed() >= std::time::Duration::from_millis(900), "{:?}", began.elapsed());
+
+    // Whoever does not want to wait interrupts, and the thread says until when it waits.
+    session.prompts("say Hello.").await;
+    session
+        .until(|committed| matches!(fact(committed), Some(FactBody::Warning(warning)) if warning.reason == "agent_restarting"))
+        .await;
+    let explained = stage.engine.explain(session.id).await.unwrap();
+    assert!(matches!(explained.state, Why::RestartingAgent { at_ms: Some(_) }), "{explained:?}");
+    session.cancels().await;
+    assert!(story(&session.until_end().await).contains("ended Interrupted cancelled"));
+
+    // A turn that ends well makes it as it was.
+    session.prompts("say Hello.").await;
+    assert!(story(&session.until_end().await).contains("ended Completed"));
+    for _ in 0..2 {
+        assert!(!failing(&mut session).await.contains("agent_restarting"));
+    }
 }

@@ -118,7 +118,7 @@ fn state_out(explained: &Explanation) -> ThreadExplanation {
             fetched_by: fetching,
             mcp_servers,
         },
-        Why::RestartingAgent => ThreadExplanation::RestartingAgent,
+        Why::RestartingAgent { at_ms } => ThreadExplanation::RestartingAgent { next_attempt_at_ms: at_ms },
         Why::RunningTool { item_seq, title, kind, since_ms, heard_at_ms } => ThreadExplanation::RunningTool {
             item_id: format!("i{item_seq}"),
             title,
@@ -224,9 +224,13 @@ fn sentence(state: &ThreadExplanation, explained: &Explanation, now_ms: i64) -> 
                 }
             }
         }
-        ThreadExplanation::RestartingAgent => {
+        ThreadExplanation::RestartingAgent { next_attempt_at_ms: None } => {
             "The former agent ends; the turn goes on with a fresh one.".to_owned()
         }
+        ThreadExplanation::RestartingAgent { next_attempt_at_ms: Some(at_ms) } => format!(
+            "The agent has failed several times in a row; it is started again in {}.",
+            lasting(at_ms - now_ms)
+        ),
         ThreadExplanation::RunningTool { title, since_ms, last_heard_at_ms, .. } => format!(
             "The agent has been running a tool for {}: {title}. It was heard {} ago.",
             since(*since_ms),

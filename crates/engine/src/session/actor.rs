@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::diffs::{Diffs, Done};
 use super::fork::Forking;
+use super::restart::Restarts;
 use super::unattended::Alone;
 use super::worktree::{Checkout, Removed};
 use super::{Control, Delivery, Gate, Live, SessionStream};
@@ -64,6 +65,7 @@ pub(crate) struct Actor {
     pub(super) rested_since: Instant,
     pub(super) diffs: Diffs,
     pub(super) alone: Alone,
+    pub(super) restarts: Restarts,
     pub(super) checkout: Checkout,
     /// Who waits for the session to be deleted.
     pub(super) deleting: Option<Reply>,
@@ -182,6 +184,7 @@ impl Actor {
             rested_since: Instant::now(),
             diffs: Diffs::default(),
             checkout: Checkout::default(),
+            restarts: Restarts::default(),
             deleting: None,
             deleted: false,
             subscribers: vec![subscriber],
@@ -208,6 +211,7 @@ impl Actor {
             }
             let rest = self.rests_until(free);
             let look_at = self.look_for_people_at();
+            let restart_at = self.restarts.wake_at();
             let step = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => None,
@@ -217,7 +221,8 @@ impl Actor {
                 removed = self.checkout.removed() => Some(Step::CheckoutRemoved(removed)),
                 () = self.alone.wait(look_at) => Some(Step::LookForPeople),
                 submission = self.inbox.work.recv(), if free => submission.map(Step::Work),
-                () = rested(rest) => Some(Step::Rested),
+                () = moment(rest) => Some(Step::Rested),
+                () = moment(restart_at) => Some(Step::Restart),
             };
             match step {
                 None => break,
@@ -237,6 +242,7 @@ impl Actor {
                     self.rested_since = Instant::now();
                     self.work(submission).await;
                 }
+                Some(Step::Restart) => self.drive_prompt().await,
                 Some(Step::Rested) => {
                     if self.leaves_memory() {
                         self.unload().await;
@@ -495,10 +501,11 @@ enum Step {
     LookForPeople,
     Work(Box<Submission>),
     Rested,
+    Restart,
 }
 
-/// Waits for the end of a rest; without one for ever.
-async fn rested(until: Option<Instant>) {
+/// Waits for a moment; without one for ever.
+async fn moment(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
         None => std::future::pending().await,

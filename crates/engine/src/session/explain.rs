@@ -50,9 +50,14 @@ impl Actor {
         if turn.cancelled {
             return Why::Interrupting;
         }
-        let Some(live) = &self.agent else { return Why::Preparing };
+        let Some(live) = &self.agent else {
+            return match self.restarts.waiting_until_ms {
+                Some(at_ms) => Why::RestartingAgent { at_ms: Some(at_ms) },
+                None => Why::Preparing,
+            };
+        };
         if live.agent.is_gone() {
-            return Why::RestartingAgent;
+            return Why::RestartingAgent { at_ms: None };
         }
         if !live.ready {
             return Why::StartingAgent {

@@ -11,6 +11,7 @@ mod ops;
 mod prompting;
 mod queue;
 mod rest;
+mod restart;
 mod settings;
 mod turns;
 mod unattended;

@@ -346,6 +346,9 @@ impl Actor {
             live.stop();
             return;
         }
+        if self.agent.is_none() && self.start_has_to_wait().await {
+            return;
+        }
         if self.agent.is_none()
             && let Err(error) = self.start_agent().await
         {
@@ -564,6 +567,10 @@ impl Actor {
     ) {
         let Some(open) = self.turn.take() else { return };
         let turn = open.id;
+        self.restarts.waiting_until_ms = None;
+        if status == TurnStatus::Completed {
+            self.restarts.succeeded();
+        }
         self.drain_parked(ResolverKind::Interrupt);
         let outcome = match (status, &failure) {
             (TurnStatus::Interrupted, _) => ToolOutcome::Interrupted,

@@ -62,6 +62,9 @@ impl Actor {
             AgentEvent::StartFailed(failure) => {
                 let stopped = self.agent.as_ref().is_some_and(|live| live.agent.is_stopping());
                 self.agent_is_gone();
+                if !stopped {
+                    self.count_failure(&failure);
+                }
                 if stopped {
                     // By us, for what has begun since: that goes on with a fresh process.
                     self.drive_prompt().await;
@@ -71,6 +74,7 @@ impl Actor {
             }
             AgentEvent::Exited(failure) => {
                 tracing::info!(session = %self.row.id, %failure, "the agent has ended");
+                self.count_failure(&failure);
                 self.agent_is_gone();
                 // Its own turn has ended already; one that waits goes on with a fresh process.
                 self.drive_prompt().await;

@@ -81,8 +81,13 @@ pub enum ThreadExplanation {
         #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
         mcp_servers: Vec<String>,
     },
-    /// The former agent ends; the turn goes on with a fresh one.
-    RestartingAgent,
+    /// The former agent ends; the turn goes on with a fresh one. After several failures in a row that is put off, up to 30
+    /// seconds; an interrupt ends the wait.
+    RestartingAgent {
+        /// When the next one is started, Unix milliseconds, if it is put off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_attempt_at_ms: Option<i64>,
+    },
     /// The agent runs a tool.
     RunningTool {
         item_id: String,
