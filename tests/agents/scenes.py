@@ -104,6 +104,9 @@ class Client:
             self.process.kill()
 
 
+ASKS = {"approved shell", "declined shell", "edit inside", "write outside", "cancel with an approval open", "mode"}
+
+
 class Stage:
     """One agent, one home, one working folder."""
 
@@ -128,6 +131,8 @@ class Stage:
         config.chmod(0o600)
         self.env = {"PATH": os.environ["PATH"], "HOME": str(self.root), "SIGNALBOX_HOME": str(self.home), "LANG": "C.UTF-8"}
         self.client = self.connect()
+        providers = self.client.call("provider/list", {})["data"]
+        self.asks = next(one["mediated"] for one in providers if one["id"] == name)
 
     def connect(self):
         return Client([self.binary, "app-server"], self.env, self.work)
@@ -267,7 +272,9 @@ def approved_shell(stage):
     check(file.exists(), "the command did not run")
     command = turn.of("commandExecution")
     check(command and command[0]["status"] == "completed", f"{command}")
-    check("hello-from-tool" in (command[0].get("aggregatedOutput") or ""), f"its output is not there: {command[0]}")
+    told = command[0].get("aggregatedOutput") or ""
+    check(not told or "hello-from-tool" in told, f"this is not what it wrote: {told}")
+    return None if told else "the agent does not tell what it wrote"
 
 
 def declined_shell(stage):
@@ -287,8 +294,9 @@ def outside(stage):
     file = stage.work.parent / OUTSIDE
     file.unlink(missing_ok=True)
     turn = stage.turn(stage.thread(), f"Write a file {file} with two lines. [[outside]]", approve("decline"))
-    check(turn.asked, "nothing was asked")
     check(not file.exists(), "it was written though it was declined")
+    if not turn.asked:
+        raise Skipped(f"the agent refuses it itself: {[item.get('status') for item in turn.items if 'status' in item]}")
     return f"turn {turn.status}"
 
 
@@ -378,11 +386,14 @@ def mode(stage):
     yolo, ask = {"mode": "yolo", "sandbox": "danger_full_access"}, {"mode": "ask", "sandbox": "workspace_write"}
     stage.client.call("thread/settings/update", {"threadId": thread, "policy": yolo})
     turn = stage.turn(thread, prompt).completed()
-    check(file.exists() and not turn.asked, f"under yolo: asked {[request['method'] for request in turn.asked]}, written {file.exists()}")
-    file.unlink()
+    done = turn.of("commandExecution", "fileChange", "dynamicToolCall")
+    check(done and not turn.asked, f"under yolo: asked {[request['method'] for request in turn.asked]}, did {turn.items}")
+    file.unlink(missing_ok=True)
     stage.client.call("thread/settings/update", {"threadId": thread, "policy": ask})
-    turn = stage.turn(thread, prompt, approve("decline"))
-    check(turn.asked and not file.exists(), f"asked again: {bool(turn.asked)}, written: {file.exists()}")
+    inside = f"Write two lines into {stage.work / 'notes.txt'}. [[write]]"
+    asked = [stage.turn(thread, again, approve("decline")).asked for again in (prompt, inside)]
+    check(not file.exists(), "it was written though it was declined")
+    check(any(asked), "it did not ask again")
 
 
 def edit(stage):
@@ -447,12 +458,13 @@ def restart(stage):
     ended = stage.follow(thread, turn)
     check(ended.status == "interrupted", f"the turn of the dead server is {ended.status}")
     ended = stage.turn(thread, "What is the password of the day? Say a few words. [[text]]").completed()
-    lost = [warning for warning in ended.warnings if "afresh" in warning or "new conversation" in warning]
-    check(not lost, f"the conversation was lost: {lost}")
+    lost = [warning for warning in ended.warnings if "no longer knows" in warning]
+    given = [warning for warning in ended.warnings if "given to it as context" in warning]
+    check(not lost or given, f"the conversation was lost: {lost}")
     if stage.dump:
         requests = [line for line in pathlib.Path(stage.dump).read_text().splitlines() if "What is the password" in line]
         check(requests and all("zinnober" in line for line in requests[:1]), "the model was not given what was said before")
-        return "the model was given what was said before"
+        return "the model was given what was said before" + (", by us: the agent had lost it" if lost else "")
 
 
 SCENES = {"text": text, "thinking": thinking, "approved shell": approved_shell, "declined shell": declined_shell,
@@ -479,6 +491,8 @@ def main():
         for scene in wanted:
             begun = time.monotonic()
             try:
+                if scene in ASKS and not stage.asks:
+                    raise Skipped("the agent never asks")
                 result = "holds" + (f" ({said})" if (said := SCENES[scene](stage)) else "")
             except Skipped as reason:
                 result = f"skipped: {reason}"
