@@ -210,6 +210,7 @@ pub(crate) fn origin(ctx: &Ctx<AppServer>) -> signalbox_engine::Origin {
         client: Some(caller_name(ctx)),
         resolver: None,
         env: env(ctx),
+        base_dir: Some(base_dir(ctx)),
         traceparent: ctx.trace().map(|trace| trace.traceparent.clone()),
         tracestate: ctx.trace().and_then(|trace| trace.tracestate.clone()),
     }

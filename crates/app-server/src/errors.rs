@@ -164,10 +164,13 @@ fn of_op(error: &OpError) -> RpcError {
         OpError::Unsupported(_) => {
             return RpcError::new(INVALID_PARAMS, "unsupported_field", error.to_string());
         }
-        OpError::ProviderNotFound { .. } | OpError::ProviderUnavailable { .. } | OpError::Agent { .. } => {
-            PROVIDER
-        }
+        OpError::ProviderNotFound { .. }
+        | OpError::ProviderUnavailable { .. }
+        | OpError::Agent { .. }
+        | OpError::AgentSessionKept { .. }
+        | OpError::AgentFailed(_) => PROVIDER,
         OpError::TurnActive(_)
+        | OpError::AlreadyImported { .. }
         | OpError::NotSteerable { .. }
         | OpError::Archived
         | OpError::WorktreeDiscarded

@@ -54,6 +54,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     // What they are for is said at their arguments: documentation here would take the place of the long form there.
     Run(RunArgs),
+    Import(ImportArgs),
     AppServer(AppServerArgs),
     Serve(ServeArgs),
     Stop(StopArgs),
@@ -102,6 +103,10 @@ pub(crate) struct RunArgs {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
 
+    /// Go on with a thread instead of starting one; the policy is that of this command from here on
+    #[arg(long, value_name = "ID", conflicts_with_all = ["provider", "cwd", "standalone"])]
+    pub(crate) thread: Option<String>,
+
     /// The directory it works in [default: the current one]
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -121,6 +126,49 @@ pub(crate) struct RunArgs {
     /// Run everything in this process instead of asking the home's server
     #[arg(long)]
     pub(crate) standalone: bool,
+}
+
+/// List an agent's own sessions, or adopt one as a thread
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Agents keep sessions of their own, also those that they had with other programs. Without an id this lists \
+                  those of the current directory; with one, or with --last, it adopts a session as a thread: what was said \
+                  in it is shown like in any other thread, and the next prompt goes on with the agent's own conversation.\n\n\
+                  The agent is started for this and stopped again. Nothing in its session changes.",
+    after_help = "Examples:\n  \
+        signalbox import --provider opencode                  the sessions of this directory\n  \
+        signalbox import --provider opencode --all            those of every directory\n  \
+        signalbox import --provider opencode --last           adopts the one that was used last\n  \
+        signalbox import --provider gemini ID --cwd ~/src/app an agent that cannot list, by id and directory\n\n\
+        Exit codes:\n  \
+        0  listed or adopted\n  \
+        1  the agent or the server has refused, for example because a login is needed\n  \
+        2  wrong usage, or no server could be reached"
+)]
+pub(crate) struct ImportArgs {
+    /// The agent's own id of the session to adopt, as the list shows it
+    #[arg(value_name = "SESSION_ID")]
+    pub(crate) session: Option<String>,
+
+    /// The agent, by its provider's name; `signalbox doctor` lists them
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) provider: String,
+
+    /// Adopt the session that was used last and is no thread yet
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) last: bool,
+
+    /// The directory of the sessions [default: the current one; for an id, the one that the agent names]
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Sessions of every directory
+    #[arg(long, conflicts_with_all = ["cwd", "session"])]
+    pub(crate) all: bool,
+
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// How permission requests are answered.

@@ -241,7 +241,7 @@ fn is_of_this_machine(url: &str) -> bool {
 }
 
 /// A length of time, in the largest unit of which there is one.
-fn span(seconds: i64) -> String {
+pub(crate) fn span(seconds: i64) -> String {
     let seconds = seconds.max(0);
     match seconds {
         0..60 => "less than a minute".to_owned(),

@@ -6,6 +6,7 @@ mod bridge;
 mod connect;
 mod devices;
 mod doctor;
+mod import;
 mod listeners;
 mod logs;
 mod opened;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     let Args { global, command } = Args::parse();
     match command {
         Command::Run(args) => run::main(&global, args),
+        Command::Import(args) => import::main(&global, args),
         Command::AppServer(args) => app_server::main(&global, args),
         Command::Serve(args) => serve::main(&global, &args),
         Command::Pair(args) => devices::pair(&global, args),

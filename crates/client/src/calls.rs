@@ -59,6 +59,10 @@ calls! {
     model_list(ModelListParams) -> ModelListResult = MODEL_LIST;
     /// `provider/list`: providers, and whether they can be used.
     provider_list(ProviderListParams) -> ProviderListResult = PROVIDER_LIST;
+    /// `provider/sessions/list`: the sessions that a provider's agent keeps of its own.
+    provider_sessions_list(ProviderSessionsListParams) -> ProviderSessionsListResult = PROVIDER_SESSIONS_LIST;
+    /// `thread/import`: one of them as a thread, to which this connection is subscribed.
+    thread_import(ThreadImportParams) -> ThreadImportResult = THREAD_IMPORT;
     /// `modelProvider/list`: the same in the form that existing clients know.
     model_provider_list(ModelProviderListParams) -> ModelProviderListResult = MODEL_PROVIDER_LIST;
     /// `account/read`.

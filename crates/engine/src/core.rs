@@ -1,6 +1,6 @@
 //! What all sessions of one server share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use signalbox_agents::{Limits, Supervisor};
-use signalbox_facts::SessionId;
-use tokio::sync::OnceCell;
+use signalbox_facts::{Provider, SessionId};
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -76,6 +76,10 @@ pub(crate) struct Core {
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) bus: Arc<Bus>,
     pub(crate) finder: Finder,
+    /// Places for agents that are visited for their own sessions.
+    pub(crate) visits: Semaphore,
+    /// Agents' sessions that are being adopted.
+    pub(crate) importing: Mutex<HashSet<(Provider, String)>>,
     /// The sessions in memory.
     pub(crate) sessions: Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>,
     /// Session actors; shutdown waits for them.

@@ -15,7 +15,7 @@ use signalbox_facts::{
 use signalbox_protocol::ops::{self, ContextEntry, DocBlock, NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Reader, Store, StoreError};
 use signalbox_workspace::BlobStore;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +26,7 @@ use crate::catalog::Catalog;
 use crate::convert;
 use crate::core::{Core, EngineConfig};
 use crate::files::{FileQuery, Files, Finder, PRUNE_EVERY};
+use crate::import::VISITS;
 use crate::items::open_calls;
 use crate::making::take_back_what_a_kill_left;
 use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
@@ -67,6 +68,8 @@ impl Engine {
             attendance: Arc::default(),
             bus: Arc::default(),
             finder: Finder::default(),
+            visits: Semaphore::new(VISITS),
+            importing: Mutex::default(),
             sessions: Mutex::default(),
             tracker: TaskTracker::new(),
             agents: config.agents,
@@ -81,6 +84,10 @@ impl Engine {
     }
 
     pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(crate) fn arc(&self) -> &Arc<Core> {
         &self.core
     }
 
@@ -197,6 +204,9 @@ impl Engine {
             Ok(session) => session,
             Err(error) => return submission.reply.send(Err(error)),
         };
+        if matches!(submission.op, Op::Delete { agent_session: true, .. }) {
+            return Box::pin(self.delete_with_agent_session(session, submission)).await;
+        }
         let control = is_control(&submission.op);
         let mut submission = Box::new(submission);
         loop {
@@ -378,10 +388,18 @@ impl Engine {
 
     async fn create(&self, submission: Submission) {
         let Submission { op, origin, session, reply, .. } = submission;
-        let Op::NewSession(new) = op else {
-            return reply.send(Err(OpError::Unsupported(op.name())));
-        };
         let session = session.unwrap_or_else(SessionId::generate);
+        let new = match op {
+            Op::NewSession(new) => new,
+            Op::Import(wish) => {
+                // It takes as long as an agent takes, and is done to its end whether or not its submitter waits.
+                let engine = self.clone();
+                let import = async move { reply.send(engine.import(session, wish, &origin).await) };
+                self.core.tracker.spawn(import);
+                return;
+            }
+            other => return reply.send(Err(OpError::Unsupported(other.name()))),
+        };
         let engine = self.clone();
         let (tracker, on_its_own) = (self.core.tracker.clone(), new.use_worktree || new.ephemeral);
         // A submitter that has gone away is no error; the session stays.
@@ -462,7 +480,7 @@ impl Engine {
         Ok(Accepted::Created { session })
     }
 
-    async fn commit_new(&self, batch: Batch) -> Result<(SessionRow, Vec<Committed>), OpError> {
+    pub(crate) async fn commit_new(&self, batch: Batch) -> Result<(SessionRow, Vec<Committed>), OpError> {
         let (expected_last_seq, released) = batch.seal();
         let facts = facts_of(&released);
         let mut row = facts.first().and_then(|fact| SessionRow::created(fact));

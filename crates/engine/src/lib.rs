@@ -1,6 +1,7 @@
 //! Op in, facts and Events out: session actors, activity, parking, policy, prompt compiling, the Event projection.
 
 pub mod activity;
+mod adopted;
 mod agent_input;
 mod attendance;
 mod batch;
@@ -14,6 +15,7 @@ mod engine;
 mod explain;
 pub mod files;
 mod form;
+mod import;
 mod items;
 mod making;
 mod output;
@@ -35,6 +37,7 @@ pub use core::{EngineConfig, wall_clock_ms};
 pub use diagnostics::Diagnostics;
 pub use engine::Engine;
 pub use explain::{AgentReport, Explanation, Why};
+pub use import::{AgentSession, AgentSessionQuery, AgentSessions};
 pub use session::{Delivery, Live, SessionStream, Watching};
 pub use signalbox_agents::{Guard, Limits, Stage, Supervisor, base_environment, offered_variables};
 pub use stores::EPHEMERAL_BYTES;

@@ -3,7 +3,7 @@
 //! | Op | declined | terminal | session | `request_id` |
 //! | --- | --- | --- | --- | --- |
 //! | cancel, answers | nothing is told | | | |
-//! | new_session | `error` | yes | null | echoed |
+//! | new_session, import | `error` | yes | null | echoed |
 //! | prompt, turn_input | `error` | yes, unless a turn is open or it may be taken later | as given | echoed |
 //! | turn_input, queue_add with a `client_message_id` that was accepted before | `error`, `already_accepted` | no | as given | echoed |
 //! | all others | `error` | no | as given | echoed where the Op has one |
@@ -37,7 +37,7 @@ impl Declinable {
     pub(crate) fn of(op: &Op) -> Self {
         let kind = match op {
             Op::Cancel { .. } | Op::AnswerPermission { .. } | Op::AnswerElicitation { .. } => Kind::Silent,
-            Op::NewSession(_) => Kind::Creation,
+            Op::NewSession(_) | Op::Import(_) => Kind::Creation,
             Op::Prompt { .. } | Op::TurnInput(_) => Kind::Prompt,
             _ => Kind::Other,
         };

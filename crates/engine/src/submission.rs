@@ -1,9 +1,11 @@
 //! What goes into the core: an Op with its envelope; and what the core decides about it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use signalbox_agents::AgentFailure;
 use signalbox_facts::{
     Decision, Failure, ForkContext, PermissionResolved, ResolvedBy, ResolverKind, SessionId, SubmissionId,
     TurnId,
@@ -23,6 +25,8 @@ pub struct Origin {
     pub resolver: Option<ResolverKind>,
     /// Variables that agents may be given, of the process that the connection comes from. In memory only.
     pub env: Option<Arc<BTreeMap<String, String>>>,
+    /// Where the connection's relative directories begin; an agent that is only asked for its sessions starts there.
+    pub base_dir: Option<PathBuf>,
     /// W3C `traceparent` of the request.
     pub traceparent: Option<String>,
     /// W3C `tracestate` of the request.
@@ -235,6 +239,25 @@ pub enum OpError {
         /// What it said.
         message: String,
     },
+    /// The agent could not be started, failed, or wants a login.
+    #[error("{0}")]
+    AgentFailed(Box<AgentFailure>),
+    /// An agent's session that is to be adopted is one of ours already.
+    #[error("{}", already_imported(session, *thread))]
+    AlreadyImported {
+        /// The agent's own id.
+        session: String,
+        /// Ours; none if it is being adopted right now.
+        thread: Option<SessionId>,
+    },
+    /// The session is deleted, and what its agent keeps of it is not.
+    #[error("the thread is deleted; the agent's own session {session} is not: {why}")]
+    AgentSessionKept {
+        /// The agent's own id.
+        session: String,
+        /// Why, for people.
+        why: String,
+    },
     /// No such approval waits in this session.
     #[error("no approval {0} is waiting")]
     ApprovalNotFound(String),
@@ -354,6 +377,17 @@ impl Resolution {
     }
 }
 
+fn already_imported(session: &str, thread: Option<SessionId>) -> String {
+    match thread {
+        Some(thread) => {
+            format!(
+                "the agent's session {session} is thread {thread}; go on there, or delete that thread first"
+            )
+        }
+        None => format!("the agent's session {session} is being adopted right now"),
+    }
+}
+
 fn quoted(id: &str, steer: bool) -> String {
     if steer { format!("`{id}`") } else { id.to_owned() }
 }
@@ -375,6 +409,9 @@ impl OpError {
             Self::ProviderNotFound { .. } => "provider_not_found",
             Self::ProviderUnavailable { .. } => "provider_unavailable",
             Self::Agent { reason, .. } => reason,
+            Self::AgentFailed(failure) => failure.reason.as_str(),
+            Self::AlreadyImported { .. } => "already_imported",
+            Self::AgentSessionKept { .. } => "agent_session_kept",
             Self::ApprovalNotFound(_) => "approval_not_found",
             Self::ApprovalResolved { .. } => "approval_resolved",
             Self::Archived => "thread_archived",
@@ -392,6 +429,9 @@ impl OpError {
     /// Whether the same Op may be taken later.
     #[must_use]
     pub fn retryable(&self) -> bool {
+        if let Self::AgentFailed(failure) = self {
+            return failure.to_failure().retryable;
+        }
         matches!(
             self,
             Self::StorageFailed(_)
@@ -420,6 +460,9 @@ impl OpError {
                 "decision": resolution.decision,
                 "at": resolution.at_ms,
             }),
+            Self::AgentSessionKept { session, .. } => json!({ "sessionId": session }),
+            Self::AgentFailed(failure) => return failure.to_failure().data,
+            Self::AlreadyImported { thread: Some(thread), .. } => json!({ "threadId": thread.to_string() }),
             Self::Overloaded => json!({ "retryAfterMs": 100 }),
             Self::QueueFull { .. } | Self::TooManyEphemeral { .. } => json!({ "retryAfterMs": 10_000 }),
             Self::WorktreeDiscarded => json!({ "cause": "worktree_discarded" }),

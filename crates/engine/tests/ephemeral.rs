@@ -100,7 +100,7 @@ async fn it_is_gone_when_it_has_left_memory() {
 async fn it_is_gone_after_a_restart_and_when_it_was_deleted() {
     let stage = Stage::new().await;
     let (kept, deleted) = (created(&stage).await, created(&stage).await);
-    let delete = Op::Delete { session: deleted.to_string(), request_id: None };
+    let delete = Op::Delete { session: deleted.to_string(), agent_session: false, request_id: None };
     assert_eq!(stage.engine.submit(delete, Origin::default()).await, Ok(Accepted::Applied));
     assert!(matches!(stage.engine.load(deleted).await, Err(OpError::SessionNotFound(_))));
     stage.engine.load(kept).await.unwrap();
@@ -126,7 +126,7 @@ async fn there_are_only_so_many() {
     assert_eq!((refused.reason(), refused.retryable()), ("server_overloaded", true));
     assert!(refused.to_string().contains("256 ephemeral threads"), "{refused}");
     let one = stage.engine.loaded()[0];
-    let delete = Op::Delete { session: one.to_string(), request_id: None };
+    let delete = Op::Delete { session: one.to_string(), agent_session: false, request_id: None };
     assert_eq!(stage.engine.submit(delete, Origin::default()).await, Ok(Accepted::Applied));
     created(&stage).await;
 }
@@ -203,7 +203,7 @@ async fn one_that_has_filled_the_memory_says_so_can_be_deleted_and_makes_room_fo
     let rename = Op::Rename { session: id.to_string(), title: "No".into(), request_id: None };
     let refused = engine.submit(rename, Origin::default()).await.unwrap_err();
     assert_eq!((refused.reason(), refused.retryable()), ("storage_failed", true));
-    let delete = Op::Delete { session: id.to_string(), request_id: None };
+    let delete = Op::Delete { session: id.to_string(), agent_session: false, request_id: None };
     assert_eq!(engine.submit(delete, Origin::default()).await, Ok(Accepted::Applied));
     reading.await.unwrap();
     assert!(matches!(engine.load(id).await, Err(OpError::SessionNotFound(_))));

@@ -162,7 +162,7 @@ async fn nothing_but_work_waits_for_an_agent_that_is_asked_for_a_copy() {
     let id = stage.new_session("hang-fork").await.unwrap();
     let mut session = stage.watch(id).await;
     told(&mut session, "say The key is amber.").await;
-    let delete = Op::Delete { session: session.id.to_string(), request_id: None };
+    let delete = Op::Delete { session: session.id.to_string(), agent_session: false, request_id: None };
     let explained_then_deleted = async {
         // The question goes another way than work, and may come before the fork.
         while !matches!(session.engine.explain(id).await.unwrap().state, Why::Forking { .. }) {}

@@ -283,7 +283,7 @@ async fn a_deleted_session_is_gone_with_its_approval_and_its_agent() {
     session.prompts("run echo hi").await;
     let input = session.is_asked().await;
     let mut events = session.engine.op_events();
-    let delete = Op::Delete { session: session.id.to_string(), request_id: None };
+    let delete = Op::Delete { session: session.id.to_string(), agent_session: false, request_id: None };
     assert_eq!(session.submit(delete.clone()).await, Ok(Accepted::Applied));
     let mut last = String::new();
     while !last.contains("session_closed") {
@@ -523,8 +523,12 @@ async fn a_deletion_that_cannot_be_stored_is_declined_and_takes_nothing() {
     });
     stage.fail.fail(signalbox_store::FailPoint::InSavepoint, 0, 4);
     let id = stage.engine.loaded()[0];
-    let delete =
-        || stage.engine.submit(Op::Delete { session: id.to_string(), request_id: None }, Origin::default());
+    let delete = || {
+        stage.engine.submit(
+            Op::Delete { session: id.to_string(), agent_session: false, request_id: None },
+            Origin::default(),
+        )
+    };
     assert_eq!(delete().await.unwrap_err().reason(), "storage_failed");
     assert!(stage.store.reader.session(id).await.unwrap().is_some());
     while let Err(declined) = delete().await {

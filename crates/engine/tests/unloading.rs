@@ -236,7 +236,7 @@ async fn who_subscribes_while_it_leaves_gets_a_stream_that_goes_on() {
 async fn a_deleted_session_does_not_come_back() {
     let (stage, _lives) = Stage::restless().await;
     let id = stage.new_session("rehearsal").await.unwrap();
-    let delete = Op::Delete { session: id.to_string(), request_id: None };
+    let delete = Op::Delete { session: id.to_string(), agent_session: false, request_id: None };
     assert_eq!(stage.engine.submit(delete, Origin::default()).await, Ok(Accepted::Applied));
     let refused = stage.engine.submit(rename(id, "x".into()), Origin::default()).await;
     assert!(matches!(refused, Err(OpError::SessionNotFound(_))), "{refused:?}");

@@ -45,6 +45,8 @@ fn document() -> Value {
         request::<ModelListParams, ModelListResult>(method::MODEL_LIST),
         request::<ModelProviderListParams, ModelProviderListResult>(method::MODEL_PROVIDER_LIST),
         request::<ProviderListParams, ProviderListResult>(method::PROVIDER_LIST),
+        request::<ProviderSessionsListParams, ProviderSessionsListResult>(method::PROVIDER_SESSIONS_LIST),
+        request::<ThreadImportParams, ThreadImportResult>(method::THREAD_IMPORT),
         request::<AccountReadParams, AccountReadResult>(method::ACCOUNT_READ),
         request::<ConfigReadParams, ConfigReadResult>(method::CONFIG_READ),
         request::<ConfigRequirementsReadParams, ConfigRequirementsReadResult>(

@@ -228,7 +228,8 @@ impl Agent {
             "session/new" => self.new_session(params),
             "session/load" if self.start.can_load() => self.load(id, params),
             "session/resume" if self.start.can_resume() => self.resume(params),
-            "session/list" => self.list(params),
+            "session/list" if self.start.can_list() => self.list(params),
+            "session/delete" => self.delete(params),
             "session/close" => self.close(id, params),
             "session/prompt" => self.prompt(id, params, abilities),
             "session/set_mode" => self.set_mode(params),
@@ -262,7 +263,10 @@ impl Agent {
         let forms = params["clientCapabilities"]["elicitation"]["form"].is_object();
         // A second `initialize` changes nothing; the answer is the same.
         self.client.get_or_init(|| ClientAbilities { forms });
-        let mut sessions = json!({"list": {}, "close": {}});
+        let mut sessions = json!({"close": {}, "delete": {}});
+        if self.start.can_list() {
+            sessions["list"] = json!({});
+        }
         if self.start.can_resume() {
             sessions["resume"] = json!({});
         }

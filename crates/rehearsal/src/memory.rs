@@ -79,6 +79,16 @@ impl Memory {
         read(&path)
     }
 
+    /// Removes a session's file; whether there was one.
+    pub(crate) fn remove(&self, id: &str) -> Result<bool, MemoryError> {
+        let Some(path) = self.path(id) else { return Ok(false) };
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(MemoryError::Io { path, source }),
+        }
+    }
+
     /// The ids of all kept sessions, newest first.
     pub(crate) fn ids(&self) -> Vec<String> {
         let Some(dir) = &self.dir else { return Vec::new() };

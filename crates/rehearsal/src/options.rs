@@ -38,6 +38,12 @@ pub enum Start {
     LoadOnly,
     /// `no-load`: an earlier session can be neither loaded nor resumed.
     NoLoad,
+    /// `resume-only`: there is no `session/load`, only `session/resume`.
+    ResumeOnly,
+    /// `late-load`: `session/load` is answered first, and then the conversation is told again.
+    LateLoad,
+    /// `no-list`: sessions cannot be listed.
+    NoList,
     /// `no-fork`: a conversation cannot be copied.
     NoFork,
     /// `hang-fork`: `session/fork` is never answered.
@@ -56,7 +62,7 @@ pub enum OptionsError {
     /// The variable has none of the documented forms.
     #[error(
         "SIGNALBOX_REHEARSAL_START is `{value}`; known are exit:CODE, garbage, hang, slow:MS, no-new, hang-new, \
-         hang-load, load-only, no-load, no-fork, hang-fork, fail-fork, late-choices, auth"
+         hang-load, load-only, no-load, resume-only, late-load, no-list, no-fork, hang-fork, fail-fork, late-choices, auth"
     )]
     Start {
         /// What the variable holds.
@@ -89,7 +95,12 @@ impl Start {
 
     /// Whether `session/load` works.
     pub(crate) fn can_load(&self) -> bool {
-        *self != Self::NoLoad
+        !matches!(self, Self::NoLoad | Self::ResumeOnly)
+    }
+
+    /// Whether `session/list` works.
+    pub(crate) fn can_list(&self) -> bool {
+        *self != Self::NoList
     }
 
     /// Reads the form that the environment variable has.
@@ -108,6 +119,9 @@ impl Start {
             ("hang-load", None) => Self::HangLoad,
             ("load-only", None) => Self::LoadOnly,
             ("no-load", None) => Self::NoLoad,
+            ("resume-only", None) => Self::ResumeOnly,
+            ("late-load", None) => Self::LateLoad,
+            ("no-list", None) => Self::NoList,
             ("no-fork", None) => Self::NoFork,
             ("hang-fork", None) => Self::HangFork,
             ("fail-fork", None) => Self::FailFork,
@@ -134,6 +148,10 @@ mod tests {
         assert_eq!(
             (read("hang-new"), read("hang-load"), read("load-only"), read("no-load")),
             (Start::HangNew, Start::HangLoad, Start::LoadOnly, Start::NoLoad)
+        );
+        assert_eq!(
+            (read("resume-only"), read("late-load"), read("no-list")),
+            (Start::ResumeOnly, Start::LateLoad, Start::NoList)
         );
         assert_eq!(
             (read("no-fork"), read("hang-fork"), read("fail-fork")),

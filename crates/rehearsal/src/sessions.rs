@@ -31,7 +31,7 @@ impl Agent {
         Ok(Reply::Now(result))
     }
 
-    /// Tells the conversation again, then answers.
+    /// Tells the conversation again, then answers; or the other way round.
     pub(crate) fn load(self: &Arc<Self>, id: &Value, params: &Value) -> Handled {
         servers(params)?;
         let session = self.reopen(params)?;
@@ -40,7 +40,11 @@ impl Agent {
             return Err(is_busy());
         }
         let (agent, id) = (self.clone(), id.clone());
+        let late = self.start == Start::LateLoad;
         self.turns.spawn(async move {
+            if late {
+                agent.answer(&id, Ok(choices(&session))).await;
+            }
             let (mut updates, title) =
                 session.with(|kept| (kept.history.replay().collect::<Vec<_>>(), kept.title.clone()));
             updates
@@ -55,7 +59,9 @@ impl Agent {
                 }
             }
             session.end();
-            agent.answer(&id, Ok(choices(&session))).await;
+            if !late {
+                agent.answer(&id, Ok(choices(&session))).await;
+            }
             busy.done.cancel();
         });
         Ok(Reply::Later)
@@ -94,7 +100,24 @@ impl Agent {
         Ok(Reply::Now(result))
     }
 
+    /// Forgets a session for good. One that is busy has to be cancelled or closed first; one that is not there is gone already.
+    pub(crate) fn delete(&self, params: &Value) -> Handled {
+        let id = session_id(params)?;
+        if self.known(id).is_some_and(|session| session.busy().is_some()) {
+            return Err(is_busy());
+        }
+        self.sessions.lock().remove(id);
+        self.memory.remove(id).map_err(|error| {
+            tracing::warn!(%error, "a kept conversation cannot be removed");
+            RpcError::new(INTERNAL, "the session's file cannot be removed")
+        })?;
+        Ok(Reply::Now(json!({})))
+    }
+
     pub(crate) fn list(&self, params: &Value) -> Handled {
+        if self.start == Start::Auth {
+            self.may_open()?;
+        }
         let cwd = params["cwd"].as_str().map(PathBuf::from);
         let cursor = params["cursor"].as_str().map(str::to_owned);
         let open: HashMap<String, Session> = self.sessions.lock().clone();

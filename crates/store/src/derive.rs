@@ -56,7 +56,12 @@ const PREVIEW_SCALARS: usize = 200;
 pub(crate) fn changes<'a>(facts: impl Iterator<Item = &'a Fact> + Clone) -> Vec<Change<'a>> {
     let mut out = Vec::new();
     let mut activity: Option<(u64, &'a Activity)> = None;
-    for fact in facts.clone() {
+    // The turn that is being told, and where it began in this commit.
+    let mut begun: Option<(TurnId, Seq)> = None;
+    for fact in facts {
+        if let Some(turn) = fact.turn.filter(|turn| begun.is_none_or(|(known, _)| known != *turn)) {
+            begun = Some((turn, fact.seq));
+        }
         match &fact.body {
             FactBody::SessionCreated(created) => out.push(Change::Created { at_ms: fact.at_ms, created }),
             FactBody::TitleChanged(title) => out.push(Change::Title(title)),
@@ -68,10 +73,9 @@ pub(crate) fn changes<'a>(facts: impl Iterator<Item = &'a Fact> + Clone) -> Vec<
                 out.push(Change::Prompted { at_ms: fact.at_ms, preview });
                 if let (Some(context), Some(turn)) = (&prompt.opens, fact.turn) {
                     // The activity before the prompt belongs to the turn too.
-                    let first = facts.clone().find(|other| other.turn == Some(turn));
                     out.push(Change::TurnOpened {
                         turn,
-                        first_seq: first.map_or(fact.seq, |first| first.seq),
+                        first_seq: begun.map_or(fact.seq, |(_, first)| first),
                         at_ms: fact.at_ms,
                         context,
                     });

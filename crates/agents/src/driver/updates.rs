@@ -9,7 +9,7 @@ use super::conversation::Conversation;
 use crate::decode::fast::{Chunk, Stream};
 use crate::decode::{self, Decoded, v2};
 use crate::event::AgentEvent;
-use crate::update::{TextChunk, Update};
+use crate::update::{PlanPatch, TextChunk, Update};
 use crate::wire_out::Version;
 
 /// A chunk that joins what is not yet in the queue is not made longer than this.
@@ -97,12 +97,7 @@ impl Conversation {
     fn take_in(&mut self, decoded: Decoded, bytes: usize, now: Instant) {
         match decoded {
             Decoded::Update(update) => {
-                let plan = match &update {
-                    Update::Tool(call) => {
-                        self.quirks.plan_in_arguments.and_then(|name| decode::plan_in_arguments(call, name))
-                    }
-                    _ => None,
-                };
+                let plan = self.plan_in(&update);
                 self.tell(update, bytes);
                 if let Some(plan) = plan {
                     self.tell(Update::Plan(plan), bytes);
@@ -135,6 +130,12 @@ impl Conversation {
         }
     }
 
+    /// The plan that a call carries, where the agent tells its plans so.
+    fn plan_in(&self, update: &Update) -> Option<PlanPatch> {
+        let Update::Tool(call) = update else { return None };
+        decode::plan_in_arguments(call, self.quirks.plan_in_arguments?)
+    }
+
     /// Tells a piece of the history that was asked for, as it comes: so a long one is not held here.
     fn replayed(&mut self, update: Map<String, Value>, bytes: usize) {
         let kind = update.get("sessionUpdate").and_then(Value::as_str);
@@ -146,7 +147,9 @@ impl Conversation {
         }
         for decoded in self.decode(update, bytes) {
             if let Decoded::Update(update) = decoded {
+                let plan = self.plan_in(&update);
                 self.out.push((AgentEvent::Replayed(update), bytes));
+                self.out.extend(plan.map(|plan| (AgentEvent::Replayed(Update::Plan(plan)), bytes)));
             }
         }
     }

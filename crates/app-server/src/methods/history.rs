@@ -47,7 +47,9 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
             MethodSpec::new(
                 method::THREAD_DELETE,
                 Lane::Ordered,
-                "Removes a thread with its history; a running turn is interrupted. Refused while the thread has a worktree.",
+                "Removes a thread with its history; a running turn is interrupted. Refused while the thread has a worktree. What the \
+                 agent keeps of its own of the conversation stays, unless `deleteAgentSession` says otherwise; if the agent \
+                 then cannot delete it, the thread is gone all the same, and the error is `agent_session_kept`.",
             )
             .role(Role::Operator),
             delete,
@@ -108,7 +110,8 @@ async fn delete(ctx: Ctx<AppServer>, params: ThreadDeleteParams) -> Result<Empty
     let hubs = ctx.app().hubs();
     // What cannot be read is never loaded, so no hub tells that it is gone.
     let stored = hubs.reader_of(session).session(session).await;
-    let op = Op::Delete { session: params.thread_id.clone(), request_id: None };
+    let agent_session = params.delete_agent_session;
+    let op = Op::Delete { session: params.thread_id.clone(), agent_session, request_id: None };
     ctx.app().engine().submit(op, origin(&ctx)).await?;
     if let Err(StoreError::Unreadable { .. }) = stored {
         hubs.tell_all(session, &ThreadDeletedNotification { thread_id: params.thread_id }.into());

@@ -4,6 +4,7 @@
 //! *concurrent*, because they must not wait behind a request that waits for an agent. What memory answers is *inline*,
 //! what the store or the file system answers *concurrent*.
 
+mod agent_sessions;
 mod approval;
 mod compat;
 mod config;
@@ -66,6 +67,7 @@ pub fn registry() -> Registry<AppServer> {
     rule::register(&mut registry);
     model::register(&mut registry);
     provider::register(&mut registry);
+    agent_sessions::register(&mut registry);
     config::register(&mut registry);
     op::register(&mut registry);
     prompt::register(&mut registry);

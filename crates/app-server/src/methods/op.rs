@@ -34,7 +34,7 @@ async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitR
         new.cwd = cwd;
     }
     let (held, new) = match (&op, op.session()) {
-        (Op::NewSession(_) | Op::Fork { .. }, _) => {
+        (Op::NewSession(_) | Op::Import(_) | Op::Fork { .. }, _) => {
             let session = SessionId::generate();
             (Some(session), Some(session))
         }

@@ -85,7 +85,11 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
 }
 
 /// What was warned of while nobody could be subscribed yet, up to this seq.
-async fn said_before(app: &AppServer, session: SessionId, through: Seq) -> Result<Vec<String>, Error> {
+pub(super) async fn said_before(
+    app: &AppServer,
+    session: SessionId,
+    through: Seq,
+) -> Result<Vec<String>, Error> {
     let facts = app.hubs().reader_of(session).facts(session, 1, through).await?;
     let warning = |fact: Fact| match fact.body {
         FactBody::Warning(warning) => Some(warning.message),

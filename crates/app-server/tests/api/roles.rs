@@ -62,6 +62,7 @@ fn the_least_role_of_each_method() {
           op/submit
           permissionRule/remove
           prompt/preview
+          provider/sessions/list
           server/diagnostics
           skills/list
           thread/archive
@@ -69,6 +70,7 @@ fn the_least_role_of_each_method() {
           thread/configOption/set
           thread/delete
           thread/fork
+          thread/import
           thread/name/set
           thread/queue/add
           thread/queue/delete

@@ -9,7 +9,8 @@ use std::time::Duration;
 use signalbox_client::{CallError, Client, Event, Events, Notification, Request};
 use signalbox_protocol::app::{
     Approval, ApprovalRespondParams, ServerNotification, ServerRequest, ServerRequestResolvedNotification,
-    ThreadStartParams, TurnInterruptParams, TurnStartMode, TurnStartParams, TurnStatus, UserInput,
+    ThreadResumeParams, ThreadStartParams, TurnInterruptParams, TurnStartMode, TurnStartParams, TurnStatus,
+    UserInput,
 };
 use signalbox_protocol::ops::{PermissionMode, Policy, ResolverKind, SandboxLevel};
 use signalbox_server::Signals;
@@ -91,14 +92,28 @@ impl Session {
             sandbox: SandboxLevel::WorkspaceWrite,
             never_ask: false,
         };
-        let start = ThreadStartParams {
-            model_provider: args.provider.clone(),
-            model: args.model.clone(),
-            cwd: Some(cwd.display().to_string()),
-            policy: Some(policy),
-            ..ThreadStartParams::default()
+        let opened = match args.thread.clone() {
+            Some(thread_id) => {
+                let resume = ThreadResumeParams {
+                    thread_id,
+                    model: args.model.clone(),
+                    policy: Some(policy),
+                    exclude_turns: true,
+                    ..ThreadResumeParams::default()
+                };
+                client.thread_resume(&resume).await?.opened
+            }
+            None => {
+                let start = ThreadStartParams {
+                    model_provider: args.provider.clone(),
+                    model: args.model.clone(),
+                    cwd: Some(cwd.display().to_string()),
+                    policy: Some(policy),
+                    ..ThreadStartParams::default()
+                };
+                client.thread_start(&start).await?.opened
+            }
         };
-        let opened = client.thread_start(&start).await?.opened;
         let thread = opened.thread.id;
         let is_rehearsal = args.provider.is_none() && opened.model_provider == signalbox_server::REHEARSAL;
 

@@ -43,7 +43,7 @@ pub(super) fn answer(op: &Op) -> Option<Answer> {
             Some(Answer::Queue)
         }
         Op::Revert { .. } => Some(Answer::Revert),
-        Op::NewSession(_) | Op::Fork { .. } => Some(Answer::Session),
+        Op::NewSession(_) | Op::Import(_) | Op::Fork { .. } => Some(Answer::Session),
         Op::SetExecutionPolicy { .. } => Some(Answer::Policy),
         Op::ThreadSettings { .. } => Some(Answer::Settings),
         _ => None,

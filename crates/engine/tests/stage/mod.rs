@@ -168,8 +168,9 @@ impl Stage {
             ProviderEntry::custom("missing", "Missing", vec!["no-such-program-anywhere".to_owned()]);
         let mut leaves = ProviderEntry::custom("leaves", "Leaves at once", vec![agent()]);
         leaves.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "exit:7".to_owned())]);
-        let odd = ["no-fork", "hang-fork", "fail-fork"].map(|start| {
-            let mut odd = ProviderEntry::custom(start, "Odd about forks", vec![agent()]);
+        let odd = ["no-fork", "hang-fork", "fail-fork", "resume-only", "late-load", "no-list", "auth"];
+        let odd = odd.map(|start| {
+            let mut odd = ProviderEntry::custom(start, "Odd about sessions", vec![agent()]);
             odd.env.clone_from(&entry.env);
             odd.env.insert("SIGNALBOX_REHEARSAL_START".to_owned(), start.to_owned());
             odd

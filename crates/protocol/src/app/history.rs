@@ -132,6 +132,10 @@ pub struct ThreadUnarchiveResult {
 #[serde(rename_all = "camelCase")]
 pub struct ThreadDeleteParams {
     pub thread_id: String,
+    /// Ext: also have the agent delete its own session, behind the thread. Otherwise that stays where the agent keeps it, and
+    /// may be adopted again.
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "std::ops::Not::not")]
+    pub delete_agent_session: bool,
 }
 
 /// Params of `thread/compact/start`.

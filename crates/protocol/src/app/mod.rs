@@ -8,6 +8,7 @@
 //! - Times of threads and turns are Unix seconds; whatever ends in `Ms` is milliseconds.
 
 mod account;
+mod agent_sessions;
 mod approval;
 mod compat;
 mod config;
@@ -44,6 +45,7 @@ mod usage;
 mod worktree;
 
 pub use account::*;
+pub use agent_sessions::*;
 pub use approval::*;
 pub use compat::*;
 pub use config::*;

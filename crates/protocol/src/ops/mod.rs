@@ -31,7 +31,7 @@ pub use event::{
 pub use form::{ElicitationAction, ElicitationAnswer, Form, FormField, FormFieldKind, FormOption};
 pub use frame::{ClientRequest, ServerFrame};
 pub(crate) use op::choice_or_switch;
-pub use op::{NewSession, Op, TurnInput, TurnMode};
+pub use op::{Import, NewSession, Op, TurnInput, TurnMode};
 pub use policy::{PermissionMode, Policy, PolicyPatch, SandboxLevel, SessionRule};
 pub use provider::Provider;
 pub use queue::QueuedPrompt;

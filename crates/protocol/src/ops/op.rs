@@ -18,6 +18,9 @@ use super::settings::SettingsPatch;
 pub enum Op {
     /// Create a session. Answered by `session_created` or a terminal `error` without a session.
     NewSession(NewSession),
+    /// Adopt one of an agent's own earlier sessions, with what the agent tells of it. Answered as `new_session`, when the
+    /// agent has told it.
+    Import(Import),
     /// Submit a document as a new turn. While a turn runs it is declined with a non-terminal `error`.
     Prompt {
         session: String,
@@ -182,6 +185,9 @@ pub enum Op {
     /// Stop the agent and remove the session with its history. Refused while its worktree exists.
     Delete {
         session: String,
+        /// Also have the agent delete its own session, behind this one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        agent_session: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
     },
@@ -243,6 +249,25 @@ pub struct NewSession {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
     /// What kind of client made it, for lists that filter by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// Which session of an agent is to be adopted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Import {
+    pub provider: Provider,
+    /// The agent's own id of it.
+    pub agent_session: String,
+    /// Where it works: an existing directory. Absent: where the agent says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The policy of the first turn on; absent means `ask` and `workspace_write`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_policy: Option<Policy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// What kind of client asked for it, for lists that filter by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -353,6 +378,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Self::NewSession(_) => "new_session",
+            Self::Import(_) => "import",
             Self::Prompt { .. } => "prompt",
             Self::Cancel { .. } => "cancel",
             Self::AnswerPermission { .. } => "answer_permission",
@@ -380,11 +406,11 @@ impl Op {
         }
     }
 
-    /// The session it is about; none for `new_session`.
+    /// The session it is about; none for `new_session` and `import`.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         match self {
-            Self::NewSession(_) => None,
+            Self::NewSession(_) | Self::Import(_) => None,
             Self::TurnInput(input) => Some(&input.session),
             Self::Prompt { session, .. }
             | Self::Cancel { session, .. }
@@ -417,6 +443,7 @@ impl Op {
     pub fn request_id(&self) -> Option<&str> {
         match self {
             Self::NewSession(new) => new.request_id.as_deref(),
+            Self::Import(wish) => wish.request_id.as_deref(),
             Self::TurnInput(input) => input.request_id.as_deref(),
             Self::Cancel { .. }
             | Self::AnswerPermission { .. }

@@ -3,6 +3,8 @@
 pub const OPS: &[&str] = &[
     r#"{"op":"new_session","provider":"grok","cwd":".","use_worktree":false}"#,
     r#"{"op":"new_session","provider":{"custom":"mine"},"cwd":"/w","use_worktree":true,"worktree_base":"origin_default","worktree_base_sha":"0123456789abcdef0123456789abcdef01234567","initial_policy":{"mode":"ask","sandbox":"workspace_write"},"request_id":"r","roots":["/x"],"model":"m","effort":"high","config_options":{"fast":"true"},"title":"T","base_instructions":"b","developer_instructions":"d","ephemeral":true,"source":"cli"}"#,
+    r#"{"op":"import","provider":"opencode","agent_session":"ses_1"}"#,
+    r#"{"op":"import","provider":{"custom":"mine"},"agent_session":"a","cwd":"/w","initial_policy":{"mode":"ask","sandbox":"workspace_write"},"request_id":"r","source":"cli"}"#,
     r#"{"op":"prompt","session":"s","doc":[]}"#,
     r#"{"op":"prompt","session":"s","doc":[{"type":"skill","skill_id":"reviewer","params":{}},{"type":"text","text":"Refactor."}],"request_id":"r"}"#,
     r#"{"op":"cancel","session":"s"}"#,
@@ -46,7 +48,7 @@ pub const OPS: &[&str] = &[
     r#"{"op":"unarchive","session":"s"}"#,
     r#"{"op":"unarchive","session":"s","request_id":"r"}"#,
     r#"{"op":"delete","session":"s"}"#,
-    r#"{"op":"delete","session":"s","request_id":"r"}"#,
+    r#"{"op":"delete","session":"s","agent_session":true,"request_id":"r"}"#,
     r#"{"op":"compact","session":"s"}"#,
     r#"{"op":"compact","session":"s","request_id":"r"}"#,
     r#"{"op":"remove_rule","session":"s","rule":{"type":"edits","root":"/w"}}"#,

@@ -212,7 +212,9 @@ impl Tracker {
         }
         let ask = match message.method() {
             Some(method::INITIALIZE) => Ask::Initialize(message.params.map(ToOwned::to_owned)),
-            Some(method::THREAD_START | method::THREAD_RESUME | method::THREAD_FORK) => {
+            Some(
+                method::THREAD_START | method::THREAD_RESUME | method::THREAD_FORK | method::THREAD_IMPORT,
+            ) => {
                 if let Some(OfThread { thread_id }) = message.params_as()
                     && let Some(followed) = self.threads.get_mut(thread_id)
                 {

@@ -1,5 +1,6 @@
 //! Reads: a few read-only connections, opened when needed. They never wait for the writer, nor it for them.
 
+mod agents;
 pub(crate) mod decode;
 mod devices;
 mod facts;
