@@ -412,3 +412,71 @@ fn the_help_has_examples_and_exit_codes() {
     place.says(&["app-server", "--help"]).exits(0).shows("--standalone").shows("unix:///tmp/box.sock");
     assert!(Path::new(env!("CARGO_BIN_EXE_signalbox")).exists());
 }
+
+#[test]
+fn a_session_that_the_agent_keeps_is_listed_adopted_and_gone_on_with() {
+    let place = Place::new();
+    assert_eq!(place.says(&["run", "title Amber\nsay The key is amber."]).code, Some(0));
+    let listed = place.says(&["import", "--provider", "rehearsal", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.out).unwrap();
+    let own = listed["data"][0]["sessionId"].as_str().unwrap();
+    let thread = listed["data"][0]["threadId"].as_str().unwrap();
+    let refused = place.says(&["import", "--provider", "rehearsal", own]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains(&format!("is thread {thread}")), "{refused:?}");
+    assert!(refused.err.contains(&format!("signalbox run --thread {thread}")), "{refused:?}");
+
+    // The home forgets; the agent does not.
+    assert_eq!(place.says(&["stop"]).code, Some(0));
+    for file in fs::read_dir(place.home()).unwrap().flatten() {
+        if file.file_name().to_string_lossy().starts_with("signalbox.db") {
+            fs::remove_file(file.path()).unwrap();
+        }
+    }
+    let listed = place.says(&["import", "--provider", "rehearsal"]);
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(listed.out.contains(own) && listed.out.contains("Amber") && !listed.out.contains("thread "));
+    let elsewhere = place.says(&["import", "--provider", "rehearsal", "--cwd", "src"]);
+    assert!(elsewhere.out.contains("has no sessions in"), "{elsewhere:?}");
+    let adopted = place.says(&["import", "--provider", "rehearsal", "--last"]);
+    assert_eq!(adopted.code, Some(0), "{adopted:?}");
+    let thread = adopted.out.lines().find_map(|line| line.strip_prefix("thread  ")).unwrap();
+    assert!(adopted.out.contains("title   Amber"), "{adopted:?}");
+    let again = place.says(&["import", "--provider", "rehearsal", "--last"]);
+    assert!(again.code == Some(1) && again.err.contains("has no session to adopt"), "{again:?}");
+
+    let on = place.says(&["run", "--thread", thread, "say The lock is amber too."]);
+    assert_eq!(on.code, Some(0), "{on:?}");
+    assert!(on.out.contains("The lock is amber too.") && !on.out.contains("The key"), "{on:?}");
+}
+
+#[test]
+fn what_cannot_be_imported_says_why_and_what_would_help() {
+    let place = Place::new();
+    let binary = env!("CARGO_BIN_EXE_signalbox");
+    let provider = |name: &str, start: &str| {
+        format!(
+            "[providers.{name}]\ncommand = {binary:?}\nargs = [\"rehearsal\"]\nenv = {{ SIGNALBOX_REHEARSAL_START = \"{start}\" }}\n"
+        )
+    };
+    fs::create_dir_all(place.home()).unwrap();
+    fs::write(
+        place.home().join("config.toml"),
+        provider("locked", "auth")
+            + &provider("shy", "no-list")
+            + "[providers.missing]\ncommand = \"no-such-agent\"\n",
+    )
+    .unwrap();
+    for (args, wanted) in [
+        (&["--provider", "locked"][..], "wants a login"),
+        (&["--provider", "shy"], "whose id and directory are known"),
+        (&["--provider", "shy", "0199f0c2-7c1e-7d3a-9b1e-2f6f0a4f7d11"], "--cwd DIR names it"),
+        (&["--provider", "missing"], "no-such-agent"),
+        (&["--provider", "nobody"], "signalbox doctor"),
+    ] {
+        let refused = place.says(&[&["import"], args].concat());
+        assert_eq!(refused.code, Some(1), "{args:?}: {refused:?}");
+        assert!(refused.err.contains(wanted), "{args:?}: {refused:?}");
+    }
+    assert_eq!(place.says(&["import", "--provider", "shy", "--cwd", "no-such-folder"]).code, Some(2));
+}

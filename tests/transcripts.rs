@@ -53,6 +53,7 @@ transcripts! {
     revert,
     queue,
     archive_delete,
+    import,
     mcp_tool,
     dynamic_tool,
     question_labels,

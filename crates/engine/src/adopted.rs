@@ -276,7 +276,8 @@ fn weight(update: &Update) -> usize {
                     ToolPart::Diff { old_text, new_text, .. } => {
                         old_text.as_ref().map_or(0, String::len) + new_text.len()
                     }
-                    ToolPart::Terminal { .. } | ToolPart::Unknown(_) => 0,
+                    ToolPart::Patch(diff) => diff.unified.len(),
+                    _ => 0,
                 });
                 let output = match &patch.output {
                     Some(OutputPatch::Append(text) | OutputPatch::Replace(text)) => text.len(),
