@@ -195,6 +195,16 @@ async fn what_cannot_be_listed_or_adopted_says_why_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_list_that_repeats_itself_has_an_end() {
+    let stage = Stage::new().await;
+    let found = listed(&stage, "repeats", None).await.unwrap();
+    let ids: Vec<_> = found.sessions.iter().map(|session| &*session.listed.id).collect();
+    assert_eq!((ids, found.next), (vec!["s2", "same", "s3", "s4"], None));
+    let unknown = imported(&stage, wish("repeats", "nowhere")).await.unwrap_err();
+    assert_eq!(unknown.reason(), "agent_session_not_found");
+}
+
+#[tokio::test]
 async fn ten_thousand_items_are_adopted_at_once() {
     let stage = Stage::new().await;
     let own = left_behind(&stage, &["say One."]).await;

@@ -90,6 +90,19 @@ fn agent() -> String {
     example("scripted_agent")
 }
 
+/// An agent whose list of sessions has no end: after two pages it says the cursor of the first one again.
+const REPEATS: &str = r#"read line
+echo '{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"list":{}}}}}'
+n=1
+while read line; do
+  n=$((n+1))
+  echo '{"id":'$n',"result":{"sessions":[{"sessionId":"s'$n'","cwd":"/"},{"sessionId":"same","cwd":"/"}],"nextCursor":"c'$((n%2))'"}}'
+done"#;
+
+fn shell(script: &str) -> Vec<String> {
+    ["sh", "-c", script].map(str::to_owned).into()
+}
+
 impl Stage {
     pub async fn new() -> Self {
         Self::in_folder(tempfile::tempdir().unwrap()).await
@@ -181,10 +194,11 @@ impl Stage {
         never.mediated = false;
         let mut edits = ProviderEntry::custom("edits-unasked", "Edits unasked", vec![agent()]);
         edits.edits_unasked = true;
+        let repeats = ProviderEntry::custom("repeats", "Repeats itself", shell(REPEATS));
         let path = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
         let config = EngineConfig {
             catalog: Catalog::new(
-                [entry, missing, leaves, hangs, never, edits]
+                [entry, missing, leaves, hangs, never, edits, repeats]
                     .into_iter()
                     .chain(odd)
                     .chain(setup.agents)
