@@ -15,6 +15,7 @@ use crate::event::RequestKey;
 use crate::queue::{self, AgentEvents};
 use crate::spec::{LaunchSpec, Limits, OpenSession, Posture};
 use crate::supervisor::Supervisor;
+use crate::traffic::Traffic;
 
 /// Chosen by the caller to recognise the answer to a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -213,8 +214,9 @@ pub(crate) fn launch(
         pid: Arc::clone(&pid),
         stage: Arc::clone(&stage),
     };
-    let guard = supervisor.guard.clone();
-    let driver = driver::run(spec, open, limits, incoming, sink, stop.clone(), shared, guard);
+    let traffic = Traffic::begin(&spec, open.as_ref(), &supervisor.tracker);
+    let watch = driver::Watch { guard: supervisor.guard.clone(), traffic };
+    let driver = driver::run(spec, open, limits, incoming, sink, stop.clone(), shared, watch);
     supervisor.tracker.spawn(driver);
     (Agent { shared: Arc::new(Shared { requests, stop, prompting, pid, stage }) }, events)
 }

@@ -16,6 +16,7 @@ mod process;
 mod queue;
 mod spec;
 mod supervisor;
+mod traffic;
 mod update;
 mod vendors;
 mod visit;

@@ -66,6 +66,8 @@ pub struct OpenSession {
     pub instructions: Option<String>,
     /// MCP servers for the session; those whose transport the agent lacks are left out with a warning.
     pub mcp_servers: Vec<McpServer>,
+    /// Where everything that passes between us and the agent is logged, if it is to be; one file a session.
+    pub traffic_log: Option<PathBuf>,
     /// `_meta` of the opening request (trace context and the like).
     pub meta: Map<String, Value>,
 }

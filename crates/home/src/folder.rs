@@ -134,6 +134,15 @@ impl Home {
         self.subfolder("logs")
     }
 
+    /// Logs of what passes between threads and their agents.
+    ///
+    /// # Errors
+    /// If the folder cannot be created.
+    pub fn agent_logs(&self) -> Result<PathBuf, HomeError> {
+        self.logs()?;
+        self.subfolder("logs/agents")
+    }
+
     /// Where state of one provider's agent may be kept.
     ///
     /// # Errors

@@ -58,7 +58,11 @@ pub fn catalog(
     }
     let default = Provider::new(&config.default_provider);
     let catalog = Catalog::new(entries.into_values().collect(), default, base_environment(), env);
+    let log_traffic = config.agents.log_traffic;
+    let logs = log_traffic || config.providers.values().any(|provider| provider.log_traffic == Some(true));
     Ok(catalog.with(ForAll {
+        log_traffic,
+        traffic_logs: if logs { Some(home.agent_logs()?) } else { None },
         downloads: config.agents.downloads,
         pass_env: config.agents.pass_env.clone(),
         mcp_servers: config.mcp_servers.iter().filter_map(mcp_entry).collect(),
@@ -124,6 +128,7 @@ fn entry(
     }
     entry.disabled = configured.enabled == Some(false);
     entry.may_download = configured.download;
+    entry.log_traffic = configured.log_traffic;
     if let Some(mediated) = configured.mediated {
         entry.mediated = mediated;
     }
@@ -240,6 +245,19 @@ mod tests {
         let catalog = configured(toml).1.unwrap();
         let names: Vec<_> = catalog.for_all().mcp_servers.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["a"]);
+    }
+
+    #[test]
+    fn traffic_is_logged_where_it_is_configured() {
+        let session = signalbox_facts::SessionId::generate();
+        let logs = |toml: &str, name: &str| configured(toml).traffic_log(&Provider::new(name), session);
+        assert_eq!(logs("", "grok"), None);
+        let all = "[agents]\nlog_traffic = true\n[providers.grok]\nlog_traffic = false\n";
+        assert_eq!(logs(all, "grok"), None);
+        let file = logs(all, "codex").unwrap();
+        assert!(file.ends_with(format!("logs/agents/{session}.jsonl")), "{}", file.display());
+        let one = "[providers.grok]\nlog_traffic = true\n";
+        assert_eq!((logs(one, "codex"), logs(one, "grok").is_some()), (None, true));
     }
 
     #[test]

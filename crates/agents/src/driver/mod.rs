@@ -34,6 +34,7 @@ use crate::handle::Request;
 use crate::process::{Lines, Process, Tail};
 use crate::queue::Sink;
 use crate::spec::{LaunchSpec, Limits, OpenSession};
+use crate::traffic::Traffic;
 use conversation::{Conversation, End};
 
 /// Answers that may wait for an agent that does not read its input, before its output is no longer read.
@@ -58,6 +59,13 @@ pub(crate) struct Shared {
     pub(crate) stage: Arc<AtomicU8>,
 }
 
+/// Who else is told what happens.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) guard: Guard,
+    pub(crate) traffic: Option<Traffic>,
+}
+
 /// Runs an agent from its start to the end of its last process.
 #[allow(clippy::too_many_arguments, reason = "called once, by `start`, with what it has put together")]
 pub(crate) async fn run(
@@ -68,13 +76,17 @@ pub(crate) async fn run(
     sink: Sink,
     stop: CancellationToken,
     shared: Shared,
-    guard: Guard,
+    watch: Watch,
 ) {
     let mut talk = Conversation::new(&spec, open, limits.clone(), shared.prompting, Instant::now());
-    let mut failure = match Process::spawn(&spec, &guard) {
+    let mut traffic = watch.traffic;
+    let mut failure = match Process::spawn(&spec, &watch.guard) {
         Ok(process) => {
             shared.pid.store(process.id().unwrap_or_default(), Ordering::Relaxed);
-            let driver = Driver {
+            if let Some(traffic) = &traffic {
+                traffic.started(&spec, process.id());
+            }
+            let mut driver = Driver {
                 lines: Lines::new(limits.line_bytes),
                 stderr: Tail::new(limits.stderr_bytes),
                 errors: vec![0; STDERR_READ],
@@ -82,8 +94,11 @@ pub(crate) async fn run(
                 stage: shared.stage,
                 process,
                 limits,
+                traffic: traffic.take(),
             };
-            driver.drive(&mut talk, &mut requests, &sink, &stop).await
+            let failure = driver.drive(&mut talk, &mut requests, &sink, &stop).await;
+            traffic = driver.traffic;
+            failure
         }
         Err(failure) => *failure,
     };
@@ -92,6 +107,9 @@ pub(crate) async fn run(
     failure.command = Some(words.collect::<Vec<_>>().join(" "));
     let (reason, exit, stray_lines) = (failure.reason.as_str(), &failure.exit_status, talk.stray_lines());
     tracing::debug!(provider = %spec.provider, reason, ?exit, stray_lines, "agent ended");
+    if let Some(traffic) = &mut traffic {
+        traffic.ended(reason, exit.clone());
+    }
     requests.close();
     while let Ok(request) = requests.try_recv() {
         talk.request(request, Instant::now());
@@ -102,6 +120,7 @@ pub(crate) async fn run(
 
 struct Driver {
     process: Process,
+    traffic: Option<Traffic>,
     lines: Lines,
     stderr: Tail,
     errors: Vec<u8>,
@@ -126,7 +145,7 @@ enum Io {
 
 impl Driver {
     async fn drive(
-        mut self,
+        &mut self,
         talk: &mut Conversation,
         requests: &mut mpsc::Receiver<Request>,
         sink: &Sink,
@@ -236,7 +255,12 @@ impl Driver {
 
     fn handle(&mut self, io: Io, talk: &mut Conversation) {
         match io {
-            Io::Wrote(Ok(count)) if count > 0 => talk.wire.wrote(count),
+            Io::Wrote(Ok(count)) if count > 0 => {
+                if let Some(traffic) = &mut self.traffic {
+                    traffic.sent(talk.wire.pending().get(..count).unwrap_or_default());
+                }
+                talk.wire.wrote(count);
+            }
             Io::Wrote(_) => {
                 // It closed its input: nothing can be asked of it any more.
                 self.process.stdin = None;
@@ -244,12 +268,19 @@ impl Driver {
                 self.ends_soon();
             }
             Io::Errors(Ok(count)) if count > 0 => {
-                self.stderr.push(self.errors.get(..count).unwrap_or_default())
+                let bytes = self.errors.get(..count).unwrap_or_default();
+                if let Some(traffic) = &mut self.traffic {
+                    traffic.errors(bytes);
+                }
+                self.stderr.push(bytes);
             }
             Io::Errors(_) => self.process.stderr = None,
             Io::Output(Ok(count)) if count > 0 => {
                 let now = Instant::now();
                 while let Some(line) = self.lines.next() {
+                    if let Some(traffic) = &self.traffic {
+                        traffic.heard(line);
+                    }
                     talk.line(line, now);
                 }
                 if self.lines.too_long() {
@@ -261,6 +292,9 @@ impl Driver {
             }
             Io::Output(_) => {
                 if let Some(rest) = self.lines.rest() {
+                    if let Some(traffic) = &self.traffic {
+                        traffic.heard(rest);
+                    }
                     talk.line(rest, Instant::now());
                 }
                 self.process.stdout = None;

@@ -18,5 +18,6 @@ mod rig;
 mod second;
 mod sessions;
 mod stopping;
+mod traffic;
 mod troubles;
 mod version2;

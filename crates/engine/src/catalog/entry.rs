@@ -26,6 +26,8 @@ pub struct ProviderEntry {
     pub download: Option<Vec<String>>,
     /// Whether downloads are allowed for it; else as the catalog says.
     pub may_download: Option<bool>,
+    /// Whether what passes between us and it is logged; else as the catalog says.
+    pub log_traffic: Option<bool>,
     /// Programs that must be there too.
     pub needs: Vec<String>,
     /// Variables set for it; values may be secret.
@@ -114,6 +116,7 @@ impl ProviderEntry {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
+            log_traffic: None,
             allow_env: strings(preset.env),
             cwd: None,
             ask_modes: strings(preset.ask_modes),
@@ -141,6 +144,7 @@ impl ProviderEntry {
             may_download: None,
             needs: Vec::new(),
             env: BTreeMap::new(),
+            log_traffic: None,
             allow_env: Vec::new(),
             cwd: None,
             ask_modes: Vec::new(),

@@ -4,11 +4,11 @@ mod entry;
 mod mcp;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use signalbox_agents::{LaunchSpec, environment, login_path, presets};
-use signalbox_facts::{Mode, Policy, Provider, Sandbox};
+use signalbox_facts::{Mode, Policy, Provider, Sandbox, SessionId};
 use tokio::sync::OnceCell;
 
 use crate::submission::OpError;
@@ -58,6 +58,10 @@ pub struct ForAll {
     pub pass_env: Vec<String>,
     /// MCP servers that agents are told of.
     pub mcp_servers: Vec<McpEntry>,
+    /// Whether what passes between us and agents is logged.
+    pub log_traffic: bool,
+    /// Folder of those logs; without one there are none.
+    pub traffic_logs: Option<PathBuf>,
 }
 
 /// What is offered to agents of sessions whose connection offers nothing.
@@ -210,6 +214,15 @@ impl Catalog {
                 entry.title
             )
         })
+    }
+
+    /// The file in which the traffic of a session's agent is logged, if it is to be.
+    #[must_use]
+    pub fn traffic_log(&self, provider: &Provider, session: SessionId) -> Option<PathBuf> {
+        let entry = self.entries.iter().find(|entry| entry.provider == *provider)?;
+        let logs = entry.log_traffic.unwrap_or(self.more.log_traffic);
+        let folder = self.more.traffic_logs.as_ref().filter(|_| logs)?;
+        Some(folder.join(format!("{session}.jsonl")))
     }
 
     /// Names of the rule files that a provider's agent reads itself; none if it is not known.

@@ -408,6 +408,7 @@ impl Actor {
             posture: posture(self.row.policy),
             instructions: self.row.instructions.clone(),
             mcp_servers: told.servers,
+            traffic_log: self.core.catalog.traffic_log(&self.row.provider, self.row.id),
             meta: Map::new(),
         };
         let (agent, events) = start(spec, open, self.core.limits.clone(), &self.core.agents);

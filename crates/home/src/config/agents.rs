@@ -11,6 +11,8 @@ pub struct Agents {
     pub downloads: bool,
     /// Names of more variables that every agent gets from whoever starts it.
     pub pass_env: Vec<String>,
+    /// Whether everything that passes between us and an agent is logged, a file a thread. Default: no.
+    pub log_traffic: bool,
 }
 
 /// `[providers.NAME]`: how to start an agent. What is absent is as built in; a custom provider needs `command`.
@@ -44,6 +46,8 @@ pub struct ProviderConfig {
     pub reads_rules: Option<bool>,
     /// Whether it may be downloaded and run where it is not installed; else as `agents.downloads` says.
     pub download: Option<bool>,
+    /// Whether its traffic is logged; else as `agents.log_traffic` says.
+    pub log_traffic: Option<bool>,
     /// What to tell a user who has to log in.
     pub login_hint: Option<String>,
 }
@@ -66,6 +70,7 @@ impl fmt::Debug for ProviderConfig {
             .field("protocol", &self.protocol)
             .field("reads_rules", &self.reads_rules)
             .field("download", &self.download)
+            .field("log_traffic", &self.log_traffic)
             .field("login_hint", &self.login_hint)
             .finish()
     }

@@ -71,6 +71,10 @@ pub(super) const KEYS: &[Key] = &[
         provider(config, name)?.mediated = Some(flag(&value)?);
         Ok(())
     }),
+    key(&["providers", "*", "log_traffic"], |config, name, value| {
+        provider(config, name)?.log_traffic = Some(flag(&value)?);
+        Ok(())
+    }),
     key(&["providers", "*", "download"], |config, name, value| {
         provider(config, name)?.download = Some(flag(&value)?);
         Ok(())
@@ -106,6 +110,10 @@ pub(super) const KEYS: &[Key] = &[
     }),
     key(&["providers", "*", "reads_rules"], |config, name, value| {
         provider(config, name)?.reads_rules = Some(flag(&value)?);
+        Ok(())
+    }),
+    key(&["agents", "log_traffic"], |config, _, value| {
+        config.agents.log_traffic = flag(&value)?;
         Ok(())
     }),
     key(&["agents", "downloads"], |config, _, value| {
