@@ -250,7 +250,8 @@ mod tests {
     #[test]
     fn traffic_is_logged_where_it_is_configured() {
         let session = signalbox_facts::SessionId::generate();
-        let logs = |toml: &str, name: &str| configured(toml).traffic_log(&Provider::new(name), session);
+        let logs =
+            |toml: &str, name: &str| configured(toml).1.unwrap().traffic_log(&Provider::new(name), session);
         assert_eq!(logs("", "grok"), None);
         let all = "[agents]\nlog_traffic = true\n[providers.grok]\nlog_traffic = false\n";
         assert_eq!(logs(all, "grok"), None);
