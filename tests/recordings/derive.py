@@ -30,8 +30,8 @@ train tram trestle truck tunnel turn turntable valley viaduct wagon water weigh 
 KEPT_WORDS = {"http", "https", "file", "true", "false", "null", "json", "bin", "bash"}
 # Keys whose texts are facts, not prose.
 KEPT_KEYS = {
-    "action", "category", "configId", "currency", "currentModeId", "currentModelId", "currentValue", "encoding", "group", "id", "kind",
-    "method", "methodId", "mimeType", "mode", "modeId", "modelId", "optionId", "outcome", "priority", "role", "sessionUpdate",
+    "action", "category", "configId", "currency", "currentModeId", "currentModelId", "currentValue", "encoding", "fileType", "format", "group", "id", "kind",
+    "method", "methodId", "mimeType", "mode", "modeId", "modelId", "operation", "optionId", "outcome", "priority", "role", "sessionUpdate",
     "severity", "signal", "state", "status", "stopReason", "toolName", "type", "updatedAt", "value",
 }
 ID_KEY = re.compile(r"(Id|_id|Ids|[uU]uid)$")
@@ -103,7 +103,7 @@ def replaced(value, filler, wanted, key="", parent="", mime=None):
     if isinstance(value, dict):
         inner = {}
         for name, one in value.items():
-            if name == "data" and isinstance(one, str) and ("mimeType" in value or parent in ("output", "")):
+            if name == "data" and isinstance(one, str) and ("mimeType" in value or key in ("output", "update")):
                 inner[name] = replaced_data(one, filler, "mimeType" in value)
             else:
                 inner[name] = replaced(one, filler, wanted, name, key)

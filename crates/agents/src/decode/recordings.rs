@@ -34,6 +34,8 @@ fn check(provider: &str, recording: &str, expected: ExpectFile) {
     let quirks = preset(provider).unwrap().quirks;
     let context = ToolContext { cwd: Path::new("/work/project"), quirks: &quirks };
     let mut tools = ToolMemory::default();
+    let mut memory = v2::Memory::default();
+    let mut second = false;
     let mut reading: Vec<(String, usize)> = Vec::new();
     for text in said(recording) {
         if text.is_empty() {
@@ -47,6 +49,12 @@ fn check(provider: &str, recording: &str, expected: ExpectFile) {
                     panic!("{text}")
                 };
                 let fast = fast::chunk(text.as_bytes());
+                if second {
+                    let decoded = v2::update(object, text.len(), &context, &mut tools, &mut memory);
+                    let told: Vec<_> = decoded.into_iter().map(told).collect();
+                    reading.push((if told.is_empty() { "-".to_owned() } else { told.join(" and ") }, 1));
+                    continue;
+                }
                 let decoded = update(object, text.len(), &context, &mut tools);
                 // Both ways read the same.
                 if let Some(chunk) = &fast {
@@ -62,6 +70,11 @@ fn check(provider: &str, recording: &str, expected: ExpectFile) {
             }
             Line::Notification { method, .. } => format!("({method})"),
             Line::Request { method, mut params, .. } => match method.as_str() {
+                "session/request_permission" if second => {
+                    let (tool, options) =
+                        v2::permission(&mut params, "own".to_owned(), &context, &mut tools, &mut memory);
+                    format!("asks {} options about {}", options.len(), tool_text(&tool))
+                }
                 "session/request_permission" => {
                     let (call, options) = asked::permission(&mut params);
                     let tool = tool_patch(call, &context, &mut tools).unwrap();
@@ -79,6 +92,7 @@ fn check(provider: &str, recording: &str, expected: ExpectFile) {
             Line::Answer { result: Ok(serde_json::Value::Object(mut result)), .. } => {
                 if result.contains_key("protocolVersion") {
                     let hello = hello(result.into(), &[]);
+                    second = hello.protocol == Some(2);
                     format!(
                         "hello load={} resume={} fork={} images={}",
                         hello.load, hello.resume, hello.fork, hello.images
@@ -198,6 +212,7 @@ macro_rules! recording {
 }
 
 recording!(claude_agent_acp, "claude_code", "claude-agent-acp");
+recording!(claude_agent_acp_v2, "claude_code", "claude-agent-acp-v2");
 recording!(codex_acp, "codex", "codex-acp");
 recording!(codex_acp_edge, "codex", "codex-acp-edge");
 recording!(gemini, "gemini", "gemini");

@@ -217,6 +217,8 @@ fn is_history(update: &Map<String, Value>) -> bool {
                 | "tool_call_content_chunk"
                 | "terminal_update"
                 | "terminal_output_chunk"
+                | "subagent_update"
+                | "session_message"
         )
     )
 }

@@ -3,6 +3,7 @@
 
 mod messages;
 mod permission;
+mod subagents;
 mod terminals;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub(crate) struct Memory {
     pub(crate) messages: Messages,
     pub(crate) terminals: Terminals,
     contents: Vec<(String, Vec<ToolPart>)>,
+    subagents: subagents::Subagents,
 }
 
 /// Decodes one update; `bytes` is the length of its line. One update may be several things.
@@ -75,6 +77,11 @@ pub(crate) fn update(
             _ => State::Busy,
         })],
         "replay_complete" => vec![Decoded::ReplayComplete],
+        "subagent_update" => memory.subagents.update(&mut object).map(tool).into_iter().collect(),
+        "session_message" => match memory.subagents.message(&mut object) {
+            Some(patch) => vec![tool(patch)],
+            None => vec![same_as_before(object, bytes, context, tools)],
+        },
         _ => vec![same_as_before(object, bytes, context, tools)],
     }
 }
