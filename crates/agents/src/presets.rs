@@ -37,6 +37,8 @@ pub struct Preset {
     pub install_hint: &'static str,
     /// How to log in.
     pub login_hint: Option<&'static str>,
+    /// Highest ACP version to offer it. A higher one than 1 only where a real one was seen to do well with it.
+    pub protocol: u16,
     /// What is odd about it.
     pub quirks: Quirks,
 }
@@ -89,6 +91,7 @@ impl Preset {
         rules: &[],
         install_hint: "",
         login_hint: None,
+        protocol: 1,
         quirks: Quirks::NONE,
     };
 

@@ -27,6 +27,8 @@ pub(crate) const CLAUDE_CODE: Preset = Preset {
     login_hint: Some("run `claude` once and log in, or set ANTHROPIC_API_KEY"),
     // Newer ones read AGENTS.md too, but only where there is no CLAUDE.md. Read twice is better than not at all.
     rules: &["CLAUDE.md"],
+    // Since 0.101; older ones answer with 1.
+    protocol: 2,
     quirks: Quirks {
         output_in_content: false,
         fenced_output: true,

@@ -18,6 +18,8 @@ pub(crate) const CODEX: Preset = Preset {
     install_hint: "npm install -g @agentclientprotocol/codex-acp",
     login_hint: Some("run `codex login`, or set CODEX_API_KEY"),
     rules: &["AGENTS.md"],
+    // Since 2.6; the older Rust adapter answers with 1.
+    protocol: 2,
     quirks: Quirks {
         output_in_content: false,
         confines_commands: true,

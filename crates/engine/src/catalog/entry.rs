@@ -122,7 +122,7 @@ impl ProviderEntry {
             ask_modes: strings(preset.ask_modes),
             edit_modes: strings(preset.edit_modes),
             yolo_modes: strings(preset.yolo_modes),
-            protocol: 1,
+            protocol: preset.protocol,
             mediated: preset.mediated,
             edits_unasked: preset.edits_unasked,
             reads_rules: strings(preset.rules),
