@@ -1,13 +1,15 @@
 //! Talks to an agent and prints every event: to see what an agent does before it gets a place in the launch table.
 //!
-//! `cargo run -p signalbox-agents --example talk -- [--protocol=2] [--resume=ID] [PROVIDER] allow|reject|cancel|leave PROMPT COMMAND [ARGS…]`. Permission requests are answered
-//! as the second word says (`leave`: not at all). The environment is the caller's; a provider's quirks are used if given.
+//! `cargo run -p signalbox-agents --example talk -- [--protocol=2] [--resume=ID] [PROVIDER] HOW PROMPT COMMAND [ARGS…]`
+//!
+//! HOW says how permission requests are answered: `allow`, `reject`, `cancel` (the prompt), `leave` (not at all), or
+//! `interrupt`: the prompt is cancelled at the first word of its answer. The environment is the caller's; a provider's quirks are used if given.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a program of its own, for people")]
 
 use signalbox_agents::{
     Agent, AgentEvent, Answer, Environment, LaunchSpec, Limits, OpenSession, PromptBlock, PromptRequest,
-    Quirks, Supervisor, preset, start,
+    Quirks, Supervisor, Update, preset, start,
 };
 use signalbox_facts::{OptionKind, PermissionOption, Provider};
 
@@ -23,7 +25,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let known = args.first().and_then(|name| preset(name));
     let provider = if known.is_some() { args.remove(0) } else { "custom".to_owned() };
     let [how, prompt, command, rest @ ..] = args.as_slice() else {
-        return Err("usage: talk [PROVIDER] allow|reject|cancel|leave PROMPT COMMAND [ARGS…]".into());
+        return Err(
+            "usage: talk [PROVIDER] allow|reject|cancel|leave|interrupt PROMPT COMMAND [ARGS…]".into()
+        );
     };
     let cwd = std::env::current_dir()?;
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
@@ -52,6 +56,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{event:#?}");
             match event {
                 AgentEvent::Permission { key, options, .. } => answer(&agent, how, key, &options)?,
+                AgentEvent::Elicitation { key, .. } => agent.dismiss(key)?,
+                AgentEvent::Update(Update::Message(_)) if how == "interrupt" => agent.cancel()?,
                 AgentEvent::PromptEnded(_) => agent.stop(),
                 _ => {}
             }
