@@ -29,7 +29,7 @@ pub struct LaunchSpec {
     pub edit_modes: Vec<String>,
     /// Session modes for the policy `yolo`; the first one it offers is set. Empty: the agent's mode is left alone.
     pub yolo_modes: Vec<String>,
-    /// Highest ACP version to offer; 1 is what this crate speaks.
+    /// Highest ACP version to offer: 1 or 2. An agent that answers with 1 is spoken to in that.
     pub protocol: u16,
     /// What is odd about this agent.
     pub quirks: Quirks,
@@ -157,7 +157,8 @@ pub struct Limits {
     /// Silence in a prompt (with nothing asked of the user) after which [`crate::AgentEvent::Stalled`] is sent.
     pub stall: Duration,
     /// Silence that ends the replay of a loaded session when the agent replays after its answer, or when the history is
-    /// wanted.
+    /// wanted; and after which an agent at rest, of which it is not certain that it was at work on the prompt, counts as
+    /// done with it (version 2).
     pub replay_quiet: Duration,
     /// Time between the steps of the stop ladder: stdin closed, SIGTERM, SIGKILL.
     pub stop_grace: Duration,
