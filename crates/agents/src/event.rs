@@ -1,5 +1,6 @@
 //! What an agent reports: its events, what it can do, and how it fails.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ pub struct RequestKey(pub u64);
 /// after it the stream ends. Every accepted prompt gets exactly one [`AgentEvent::PromptEnded`] before that.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AgentEvent {
+    /// The agent has introduced itself: what it is and can do, with nothing of a session yet. Comes also where no session
+    /// can be opened.
+    Introduced(Box<AgentInfo>),
     /// The agent has introduced itself; it was started without a session ([`crate::Visit`]).
     Met(Box<AgentInfo>),
     /// The session is open and prompts are taken.
@@ -164,6 +168,8 @@ pub struct AuthMethod {
     pub kind: String,
     /// For `terminal`: the command line that logs in, without secrets.
     pub command: Option<Vec<String>>,
+    /// For `terminal`: variables to set for that command.
+    pub env: BTreeMap<String, String>,
 }
 
 /// How a prompt ended well, that is: with an answer.

@@ -12,6 +12,7 @@ mod handle;
 mod listed;
 mod login;
 pub mod presets;
+mod probe;
 mod process;
 mod queue;
 mod spec;
@@ -34,6 +35,7 @@ pub use handle::{
 pub use listed::{ListedSession, SessionPage};
 pub use login::login_path;
 pub use presets::{Preset, preset, presets};
+pub use probe::{Probed, probe};
 pub use process::find_program;
 pub use queue::AgentEvents;
 pub use spec::{

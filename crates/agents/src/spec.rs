@@ -44,6 +44,8 @@ pub struct LaunchSpec {
 /// Which session to open once the agent runs, and how.
 #[derive(Clone, Debug, Default)]
 pub struct OpenSession {
+    /// The agent's login method to go through before its session is opened, for a user who has asked for that.
+    pub authenticate: Option<String>,
     /// The session's working directory, absolute.
     pub cwd: PathBuf,
     /// Additional workspace roots, absolute; given to agents that take them ([`crate::AgentInfo::takes_roots`]).

@@ -1,6 +1,6 @@
 //! The one table from what the core and the store decline to what clients are told.
 
-use signalbox_engine::OpError;
+use signalbox_engine::{AgentFailure, OpError};
 use signalbox_rpc::{RpcError, UNAUTHORIZED};
 use signalbox_store::{StoreError, TranscriptError};
 
@@ -55,6 +55,7 @@ fn member(field: &'static str) -> &'static str {
         "root_turn" => "rootTurnId",
         "use_worktree" => "worktree",
         "doc" => "input",
+        "method_id" => "methodId",
         "option_id" => "optionId",
         "order" => "queuedSubmissionIds",
         "queued" => "queuedSubmissionId",
@@ -118,6 +119,13 @@ pub(crate) fn no_doors() -> Error {
     let message =
         "this server has no doors: it serves the one client that started it, and nobody can be let in";
     RpcError::new(STATE, "no_doors", message).into()
+}
+
+/// An agent outside any thread has failed so.
+pub(crate) fn of_agent(failure: &AgentFailure) -> Error {
+    let mut error = RpcError::new(PROVIDER, failure.reason.as_str(), failure.message.clone());
+    error.data.extend(failure.to_failure().data);
+    error.into()
 }
 
 /// The turns of a thread do not fit into one result.

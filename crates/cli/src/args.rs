@@ -23,6 +23,7 @@ use crate::listeners::ListenerArgs;
         signalbox run -p opencode \"Fix the test\" the same with an agent that is installed\n  \
         signalbox app-server --listen unix://    a server that clients connect to\n  \
         signalbox serve                          clients on WebSocket and HTTP\n  \
+        signalbox login claude_code              logs in with an agent\n  \
         signalbox stop                           ends the server that the others start\n  \
         signalbox doctor                         what is there, what is missing, what would help",
     disable_help_subcommand = true,
@@ -60,7 +61,9 @@ pub(crate) enum Command {
     Stop(StopArgs),
     Pair(PairArgs),
     Devices(DevicesArgs),
+    Login(LoginArgs),
     Doctor(DoctorArgs),
+    Config(ConfigArgs),
     Schema(SchemaArgs),
     /// The built-in agent, on stdin and stdout
     #[command(hide = true)]
@@ -384,6 +387,67 @@ pub(crate) struct DoctorArgs {
     /// Print the findings as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Start no agent: only look whether their commands are there
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+/// Log in with an agent
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Logs you in with an agent, by one of the ways that the agent offers: it runs the agent's own command in this \
+                  terminal, or asks the agent to do it (which may open a browser) and waits. Afterwards the agent is \
+                  started once more and opens a session, to see that it works.",
+    after_help = "Examples:\n  \
+        signalbox login claude_code\n  \
+        signalbox login codex --method chat-gpt\n\n\
+        Exit codes:\n  \
+        0    the agent opens sessions\n  \
+        1    the login has failed, or there is no way to log in from here\n  \
+        2    wrong usage, no such provider, or the agent cannot be started\n  \
+        130  ended with Ctrl-C"
+)]
+pub(crate) struct LoginArgs {
+    /// The agent, by its provider's name; `signalbox doctor` lists them
+    #[arg(value_name = "PROVIDER")]
+    pub(crate) provider: String,
+
+    /// The agent's own id of a way to log in [default: the only one, or a choice]
+    #[arg(long, value_name = "ID")]
+    pub(crate) method: Option<String>,
+}
+
+/// Look at the configuration
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+        signalbox config check\n  \
+        signalbox config show | less\n\n\
+        Exit codes:\n  \
+        0  nothing is wrong\n  \
+        1  something is wrong with it")]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+/// What can be asked of the configuration.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say everything that is wrong with it, and what may be
+    Check {
+        /// Print the findings as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what holds, as TOML, with secret values masked
+    Show {
+        /// Print it as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print where the file lies, or would lie
+    Path,
 }
 
 /// Write the JSON Schema of all messages
@@ -431,6 +495,16 @@ mod tests {
         let args = parse("signalbox app-server -c a=1 --config b=2 --home /h");
         assert_eq!(args.global.config, ["a=1", "b=2"]);
         assert_eq!(args.global.home.as_deref(), Some(std::path::Path::new("/h")));
+    }
+
+    #[test]
+    fn configuration_and_login_are_commands() {
+        let args = parse("signalbox -c a=1 config check --json").command;
+        assert!(matches!(args, Command::Config(ConfigArgs { command: ConfigCommand::Check { json: true } })));
+        let Command::Login(args) = parse("signalbox login codex --method chat-gpt").command else {
+            panic!("login")
+        };
+        assert_eq!((args.provider.as_str(), args.method.as_deref()), ("codex", Some("chat-gpt")));
     }
 
     #[test]

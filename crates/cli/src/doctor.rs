@@ -7,11 +7,15 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use signalbox_agents::AgentInfo;
 use signalbox_home::{Config, Holder, Home, Lock, LockError};
-use signalbox_server::catalog;
+use signalbox_server::{
+    Catalog, KNOWN, Known, LoginState, Memory, ProviderStatus, ProvidersError, catalog, check_catalog,
+};
 use signalbox_store::{SessionQuery, Store};
 
 use crate::args::{DoctorArgs, Global};
+use crate::probes::{self, Probes};
 use crate::setup::{self, complain, told};
 use crate::{logs, stop};
 
@@ -41,6 +45,9 @@ struct Finding {
     /// What would help.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    /// Of a provider: what is known of its agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentKnown>,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,7 +61,7 @@ struct Report<'a> {
 pub(crate) fn main(global: &Global, args: DoctorArgs) -> ExitCode {
     logs::init("off");
     let mut findings = Findings::default();
-    findings.look(global);
+    findings.look(global, args.quick);
     let broken = findings.0.iter().any(|finding| finding.state == State::Broken);
     let written = match args.json {
         true => print_json(&findings.0, broken),
@@ -82,10 +89,10 @@ impl Findings {
         found: impl Into<String>,
         hint: Option<String>,
     ) {
-        self.0.push(Finding { group, name: name.to_owned(), state, found: found.into(), hint });
+        self.0.push(Finding { group, name: name.to_owned(), state, found: found.into(), hint, agent: None });
     }
 
-    fn look(&mut self, global: &Global) {
+    fn look(&mut self, global: &Global, quick: bool) {
         let home = match Home::locate(global.home.clone(), &|name| std::env::var_os(name)) {
             Ok(home) => home,
             Err(error) => {
@@ -98,7 +105,7 @@ impl Findings {
         self.folder(&home);
         let config = self.config(&home, global);
         self.lock_and_database(&home);
-        self.providers(&home, &config);
+        self.providers(&home, &config, quick);
         self.surroundings();
     }
 
@@ -223,49 +230,38 @@ impl Findings {
         }
     }
 
-    fn providers(&mut self, home: &Home, config: &Config) {
+    fn providers(&mut self, home: &Home, config: &Config, quick: bool) {
         let rehearsal = match setup::rehearsal() {
             Ok(line) => line,
             Err(error) => return self.add("providers", "rehearsal", State::Broken, told(&error), None),
         };
+        for fault in check_catalog(config) {
+            self.add("providers", "config.toml", State::Broken, fault, None);
+        }
         let offered = setup::environment();
         let catalog = match catalog(home, config, rehearsal, offered.clone()) {
             Ok(catalog) => catalog,
+            // Said above.
+            Err(ProvidersError::NoCommand { .. }) => return,
             Err(error) => return self.add("providers", "config.toml", State::Broken, told(&error), None),
         };
-        let default = catalog.default_provider().clone();
         let mut statuses = catalog.list(&offered);
         statuses.sort_by_key(|status| !status.available);
-        if !statuses.iter().any(|status| status.provider == default) {
-            let hint = "set default_provider in config.toml to one of the names below".to_owned();
-            self.add(
-                "providers",
-                default.as_str(),
-                State::Broken,
-                "the default one is not known",
-                Some(hint),
-            );
-        }
+        let mut seen = if quick { Probes::new() } else { probes::all(&catalog, &statuses, &offered, config) };
+        let memory = Memory::load(Some(home.folder().join(KNOWN)));
         for status in statuses {
-            let is_default = status.provider == default;
-            let unasked = if status.mediated { "" } else { "; never asks before it acts" };
-            let note = if is_default { "; the default one" } else { "" };
-            let name = status.provider.to_string();
-            if status.available {
-                let state = if status.mediated { State::Good } else { State::Notable };
-                self.add(
-                    "providers",
-                    &name,
-                    state,
-                    format!("{}{note}{unasked}", status.command.join(" ")),
-                    None,
-                );
-            } else {
-                let state = if is_default { State::Broken } else { State::Absent };
-                let hint = catalog.entry(&status.provider).ok().and_then(|entry| entry.hint.clone());
-                let missing = status.command.first().cloned().unwrap_or_default();
-                self.add("providers", &name, state, format!("{missing} is not on PATH{note}"), hint);
-            }
+            let known = memory.of(&status.provider).unwrap_or_default();
+            let probed = seen.remove(status.provider.as_str());
+            self.0.push(provider(&catalog, status, known, probed));
+        }
+        for (name, problem) in catalog.mcp_trouble(&offered) {
+            self.add(
+                "MCP servers",
+                &name,
+                State::Notable,
+                problem,
+                Some("agents are not told of it".to_owned()),
+            );
         }
     }
 
@@ -309,6 +305,84 @@ impl Findings {
             self.add("around", "terminal", State::Absent, "none", Some(hint));
         }
     }
+}
+
+/// What is known of a provider's agent, from now or from earlier starts.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AgentKnown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    login: LoginState,
+    /// Ids of the ways to log in.
+    login_methods: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failure: Option<String>,
+    /// It was started just now and introduced itself.
+    answered: bool,
+}
+
+/// What there is to say of a provider.
+fn provider(
+    catalog: &Catalog,
+    status: ProviderStatus,
+    known: Known,
+    probed: Option<Result<AgentInfo, String>>,
+) -> Finding {
+    let is_default = status.provider == *catalog.default_provider();
+    let name = status.provider.to_string();
+    let mut agent = AgentKnown {
+        version: known.version,
+        login: known.login,
+        login_methods: known.methods.into_iter().map(|method| method.id).collect(),
+        last_failure: known.last_failure.map(|failure| failure.message),
+        answered: matches!(probed, Some(Ok(_))),
+    };
+    let mut hints = Vec::new();
+    let mut state = if status.mediated { State::Good } else { State::Notable };
+    let mut found = match &status.reason {
+        None => status.command.join(" "),
+        Some(reason) => {
+            state = if is_default { State::Broken } else { State::Absent };
+            hints.extend(status.hint.clone());
+            reason.clone()
+        }
+    };
+    match probed {
+        Some(Ok(info)) => {
+            agent.version = info.version.or(agent.version);
+            agent.login_methods = info.auth_methods.into_iter().map(|method| method.id).collect();
+        }
+        Some(Err(failure)) => {
+            state = if is_default { State::Broken } else { State::Notable };
+            hints.push(format!("it was started and failed: {failure}"));
+            agent.last_failure = Some(failure);
+        }
+        None => {}
+    }
+    if let Some(version) = &agent.version {
+        found = format!("{found} ({version})");
+    }
+    if is_default {
+        found.push_str("; the default one");
+    }
+    if !status.mediated {
+        found.push_str("; never asks before it acts");
+    }
+    if status.downloads {
+        found.push_str("; downloaded when it starts");
+    }
+    if status.available && agent.login == LoginState::Required {
+        state = if is_default { State::Broken } else { State::Notable };
+        found.push_str("; wants a login");
+        hints.push(format!("signalbox login {name}"));
+    } else if let (true, false, Some(failure)) = (status.available, agent.answered, &agent.last_failure)
+        && hints.is_empty()
+    {
+        hints.push(format!("it failed last: {failure}"));
+    }
+    let hint = (!hints.is_empty()).then(|| hints.join("; "));
+    Finding { group: "providers", name, state, found, hint, agent: Some(agent) }
 }
 
 /// How many sessions a database holds; why it cannot be used.

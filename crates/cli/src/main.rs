@@ -3,13 +3,16 @@
 mod app_server;
 mod args;
 mod bridge;
+mod config;
 mod connect;
 mod devices;
 mod doctor;
 mod import;
 mod listeners;
+mod login;
 mod logs;
 mod opened;
+mod probes;
 mod qr;
 mod run;
 mod schema;
@@ -47,6 +50,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::main(&global, &args),
         Command::Pair(args) => devices::pair(&global, args),
         Command::Devices(args) => devices::devices(&global, args),
+        Command::Login(args) => login::main(&global, &args),
+        Command::Config(args) => config::main(&global, &args),
         Command::Doctor(args) => doctor::main(&global, args),
         Command::Schema(args) => schema::main(args),
         Command::Stop(args) => stop::main(&global, &args),

@@ -63,6 +63,10 @@ calls! {
     provider_sessions_list(ProviderSessionsListParams) -> ProviderSessionsListResult = PROVIDER_SESSIONS_LIST;
     /// `thread/import`: one of them as a thread, to which this connection is subscribed.
     thread_import(ThreadImportParams) -> ThreadImportResult = THREAD_IMPORT;
+    /// Starts a provider's agent and tells what it is.
+    provider_check(ProviderCheckParams) -> ProviderCheckResult = PROVIDER_CHECK;
+    /// Logs in with a provider's agent; allow ten minutes.
+    provider_login(ProviderLoginParams) -> ProviderLoginResult = PROVIDER_LOGIN;
     /// `modelProvider/list`: the same in the form that existing clients know.
     model_provider_list(ModelProviderListParams) -> ModelProviderListResult = MODEL_PROVIDER_LIST;
     /// `account/read`.

@@ -15,7 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::attendance::{Attendance, Unattended};
 use crate::bus::Bus;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Memory};
+use crate::check::Checks;
 use crate::files::Finder;
 use crate::prompt::Sources;
 use crate::session::{Gate, Handle, SessionStream};
@@ -46,6 +47,8 @@ pub struct EngineConfig {
     pub ephemeral_bytes: u64,
     /// Where skills and rules are looked for, besides a session's own directories.
     pub sources: Sources,
+    /// Where what is known of providers' agents is kept; without one it is kept in memory only.
+    pub known: Option<PathBuf>,
     /// What happens to approvals that nobody is there to answer.
     pub unattended: Unattended,
     /// Called whenever a session is loaded, before anything of it is released; the stream must be read without
@@ -70,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) idle_agent: Duration,
     pub(crate) idle_session: Duration,
     pub(crate) sources: Sources,
+    pub(crate) memory: Memory,
+    pub(crate) checks: Checks,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,
     pub(crate) unattended: Unattended,

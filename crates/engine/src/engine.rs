@@ -23,6 +23,8 @@ use crate::attendance::Attending;
 use crate::batch::{Batch, Item};
 use crate::bus::OpEvents;
 use crate::catalog::Catalog;
+use crate::catalog::Memory;
+use crate::check::Checks;
 use crate::convert;
 use crate::core::{Core, EngineConfig};
 use crate::files::{FileQuery, Files, Finder, PRUNE_EVERY};
@@ -62,6 +64,8 @@ impl Engine {
             idle_agent: config.idle_agent,
             idle_session: config.idle_session,
             sources: config.sources,
+            memory: Memory::load(config.known),
+            checks: Checks::default(),
             on_load: config.on_load,
             now_ms: config.now_ms,
             unattended: config.unattended,
@@ -81,6 +85,12 @@ impl Engine {
         take_back_what_a_kill_left(&engine.core).await;
         engine.go_on_with_queues().await?;
         Ok(engine)
+    }
+
+    /// What is known of providers' agents.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.core.memory
     }
 
     pub(crate) fn core(&self) -> &Core {

@@ -7,6 +7,7 @@ mod attendance;
 mod batch;
 mod bus;
 mod catalog;
+mod check;
 pub mod convert;
 mod core;
 mod diagnostics;
@@ -32,14 +33,21 @@ mod worktrees;
 
 pub use attendance::{Attending, Unattended};
 pub use bus::{OpEvent, OpEvents, OpEventsError, RingFigures};
-pub use catalog::{Catalog, ForAll, McpEntry, McpReach, ProviderEntry, ProviderStatus};
+pub use catalog::{
+    Catalog, ForAll, Known, LastFailure, LoginMethod, LoginState, McpEntry, McpReach, Memory, ProviderEntry,
+    ProviderStatus,
+};
+pub use check::{Check, Login};
 pub use core::{EngineConfig, wall_clock_ms};
 pub use diagnostics::Diagnostics;
 pub use engine::Engine;
 pub use explain::{AgentReport, Explanation, Why};
 pub use import::{AgentSession, AgentSessionQuery, AgentSessions};
 pub use session::{Delivery, Live, SessionStream, Watching};
-pub use signalbox_agents::{Guard, Limits, Stage, Supervisor, base_environment, offered_variables};
+pub use signalbox_agents::{
+    AgentFailure, AgentInfo, FailureReason, Guard, Limits, Probed, Stage, Supervisor, base_environment,
+    offered_variables,
+};
 pub use stores::EPHEMERAL_BYTES;
 pub use submission::{Accepted, OpError, Origin, Reply, Resolution, Submission};
 pub use worktrees::Baseline;

@@ -47,6 +47,8 @@ fn document() -> Value {
         request::<ProviderListParams, ProviderListResult>(method::PROVIDER_LIST),
         request::<ProviderSessionsListParams, ProviderSessionsListResult>(method::PROVIDER_SESSIONS_LIST),
         request::<ThreadImportParams, ThreadImportResult>(method::THREAD_IMPORT),
+        request::<ProviderCheckParams, ProviderCheckResult>(method::PROVIDER_CHECK),
+        request::<ProviderLoginParams, ProviderLoginResult>(method::PROVIDER_LOGIN),
         request::<AccountReadParams, AccountReadResult>(method::ACCOUNT_READ),
         request::<ConfigReadParams, ConfigReadResult>(method::CONFIG_READ),
         request::<ConfigRequirementsReadParams, ConfigRequirementsReadResult>(

@@ -12,6 +12,7 @@ mod standalone;
 mod unix_door;
 
 pub use doors::{DoorError, Listen, ListenError, bind};
-pub use providers::{GUARD, ProvidersError, REHEARSAL, catalog, offered_names};
+pub use providers::{GUARD, ProvidersError, REHEARSAL, catalog, check_catalog, offered_names};
+pub use signalbox_engine::{Catalog, Check, Known, LoginState, Memory, ProviderEntry, ProviderStatus};
 pub use signals::Signals;
-pub use standalone::{Drained, Setup, Standalone, StartError};
+pub use standalone::{Drained, KNOWN, Setup, Standalone, StartError};

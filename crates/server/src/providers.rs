@@ -69,6 +69,32 @@ pub fn catalog(
     }))
 }
 
+/// What does not fit together in a configuration, for people; everything at once.
+#[must_use]
+pub fn check_catalog(config: &Config) -> Vec<String> {
+    let is_known = |name: &str| name == REHEARSAL || ProviderEntry::known(name).is_some();
+    let exists =
+        |name: &str| is_known(name) || config.providers.keys().any(|own| Provider::new(own).as_str() == name);
+    let mut faults: Vec<String> = config
+        .providers
+        .iter()
+        .filter(|(name, provider)| provider.command.is_none() && !is_known(Provider::new(name).as_str()))
+        .map(|(name, _)| ProvidersError::NoCommand { name: name.clone() }.to_string())
+        .collect();
+    let default = Provider::new(&config.default_provider);
+    if !exists(default.as_str()) {
+        faults.push(format!("`default_provider`: there is no provider {default}"));
+    } else if config.providers.get(default.as_str()).is_some_and(|own| own.enabled == Some(false)) {
+        faults.push(format!("`default_provider`: {default} is turned off"));
+    }
+    for (name, server) in &config.mcp_servers {
+        for provider in server.providers.iter().filter(|provider| !exists(Provider::new(provider).as_str())) {
+            faults.push(format!("`mcp_servers.{name}.providers`: there is no provider {provider}"));
+        }
+    }
+    faults
+}
+
 /// Names of the variables that some agent or MCP server of this configuration may be given of whoever starts it.
 #[must_use]
 pub fn offered_names(config: &Config) -> BTreeSet<String> {
@@ -226,6 +252,21 @@ mod tests {
         assert!(entry.allow_env.iter().any(|name| name == "KIMI_LOG"));
         assert!(catalog.for_all().downloads);
         assert_eq!(catalog.for_all().pass_env, ["SSH_AUTH_SOCK"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_found_at_once() {
+        let toml = "default_provider = 'nobody'\n[providers.mine]\nargs = []\n[mcp_servers.m]\ncommand = 'x'\n\
+                    providers = ['kimi', 'who']\n";
+        assert_eq!(
+            check_catalog(&Config::parse(toml, "config.toml").unwrap()),
+            [
+                "[providers.mine] in config.toml needs a `command`: signalbox knows no agent of this name",
+                "`default_provider`: there is no provider nobody",
+                "`mcp_servers.m.providers`: there is no provider who",
+            ]
+        );
+        assert!(check_catalog(&Config::default()).is_empty());
     }
 
     #[test]

@@ -28,6 +28,8 @@ use crate::signals::Signals;
 
 /// Connections to a unix socket at a time; more wait to be accepted.
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
+/// The file of a home that keeps what is known of its agents.
+pub const KNOWN: &str = "agents.json";
 /// How long the hubs may take to hand out what the end of the turns has told.
 const TELLING: Duration = Duration::from_secs(5);
 /// How long everything may take after a signal; then the process leaves with what is left undone.
@@ -155,6 +157,7 @@ impl Standalone {
                 skill_roots: config.skills.roots.clone(),
                 rule_files: config.rules.files.clone(),
             },
+            known: Some(home.folder().join(KNOWN)),
             unattended: match config.server.unattended {
                 signalbox_home::Unattended::Wait => Unattended::Wait,
                 signalbox_home::Unattended::Reject => Unattended::Reject,

@@ -1,5 +1,7 @@
 //! The answer to `initialize`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::fields::{Object, has, into_object, object, take_filled, take_list, take_object, text};
@@ -105,13 +107,33 @@ fn auth_method(value: Value, line: &[String]) -> Option<AuthMethod> {
         None if kind == "terminal" => Some(line.iter().cloned().chain(words(&object)).collect()),
         None => None,
     };
+    let variables = match hint {
+        Some(hint) => env(hint),
+        None => env(&object),
+    };
     Some(AuthMethod {
+        env: if command.is_some() { variables } else { BTreeMap::new() },
         kind: if command.is_some() { "terminal".to_owned() } else { kind },
         command,
         name: take_filled(&mut object, "name").unwrap_or_else(|| id.clone()),
         description: take_filled(&mut object, "description"),
         id,
     })
+}
+
+/// Variables as an object, or as a list of names and values.
+fn env(object: &Object) -> BTreeMap<String, String> {
+    match object.get("env") {
+        Some(Value::Object(env)) => {
+            env.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+        }
+        Some(Value::Array(env)) => {
+            let pair =
+                |one: &Value| Some((one.get("name")?.as_str()?.into(), one.get("value")?.as_str()?.into()));
+            env.iter().filter_map(pair).collect()
+        }
+        _ => BTreeMap::new(),
+    }
 }
 
 fn words(object: &Object) -> impl Iterator<Item = String> + '_ {
@@ -132,7 +154,7 @@ mod tests {
             "agentCapabilities": {"loadSession": true, "promptCapabilities": {"image": false, "embeddedContext": true},
                 "sessionCapabilities": {"resume": {}, "fork": null}, "mcpCapabilities": 5},
             "authMethods": [{"id": "login", "_meta": {"terminal-auth": {"command": "kimi", "args": ["login"]}}}, 3,
-                {"id": "cli", "type": "terminal", "args": ["--login"]}, {"id": "key"}],
+                {"id": "cli", "type": "terminal", "args": ["--login"], "env": {"A": "b", "C": 3}}, {"id": "key"}],
         });
         let hello = super::hello(answer, &["agent".to_owned(), "acp".to_owned()]);
         assert_eq!(hello.protocol, Some(1));
@@ -150,6 +172,7 @@ mod tests {
                 ("agent", None)
             ]
         );
+        assert_eq!(hello.auth_methods[1].env, BTreeMap::from([("A".to_owned(), "b".to_owned())]));
         assert_eq!(super::hello(Value::Null, &[]).protocol, None);
     }
 

@@ -295,7 +295,7 @@ impl Conversation {
 
     /// An agent's error answer as a failure; `doing` says what was asked of it.
     pub(super) fn failure_of(&self, doing: &str, error: RpcError) -> AgentFailure {
-        let mut failure = if error.code == AUTH_REQUIRED {
+        let mut failure = if matches!(error.code, AUTH_REQUIRED | UNAUTHORIZED) {
             let mut failure = AgentFailure::new(
                 FailureReason::AgentAuthRequired,
                 format!("{} wants a login: {}", self.info.name, error.message),
@@ -612,3 +612,5 @@ fn login_hint(spec: &LaunchSpec) -> String {
 
 /// ACP's error code for a login that is needed.
 pub(super) const AUTH_REQUIRED: i64 = -32000;
+/// The HTTP status that some agents answer with instead.
+const UNAUTHORIZED: i64 = 401;

@@ -72,8 +72,14 @@ impl Conversation {
         }
         self.introduce(&hello);
         self.hello = hello;
+        self.out.push((AgentEvent::Introduced(Box::new(self.info.clone())), 1024));
         let offered = |method: &&str| self.hello.auth_methods.iter().any(|offered| offered.id == *method);
-        match self.quirks.authenticate.filter(offered) {
+        let wished = self.open.authenticate.take();
+        if let Some(method) = wished.as_deref().filter(|method| !offered(method)) {
+            let message = format!("{} offers no login method {method:?}", self.info.name);
+            return self.fail(FailureReason::AgentFailed, message);
+        }
+        match wished.as_deref().or(self.quirks.authenticate.filter(offered)) {
             Some(method) => {
                 self.phase = Phase::Authenticating;
                 self.call(Call::Authenticate, |wire, id| wire.authenticate(id, method));

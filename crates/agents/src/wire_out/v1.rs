@@ -42,6 +42,8 @@ fn client() -> (acp::ClientCapabilities, acp::Implementation) {
         );
     let capabilities = acp::ClientCapabilities::new()
         .session(session)
+        // `signalbox login` runs them.
+        .auth(acp::AuthCapabilities::new().terminal(true))
         .plan(acp::PlanCapabilities::new())
         .elicitation(acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new()));
     let info = acp::Implementation::new("signalbox", env!("CARGO_PKG_VERSION")).title("signalbox".to_owned());

@@ -24,9 +24,11 @@ pub(super) fn initialize(version: u16, older: impl Serialize) -> impl Serialize 
     }
     // Notices, plans, compaction and boolean options need no word here: every client of this version takes them.
     let forms = acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new());
+    // `signalbox login` runs those that need a terminal.
+    let logins = acp::ClientAuthCapabilities::new().terminal(acp::TerminalAuthCapabilities::new());
     let info = acp::Implementation::new("signalbox", env!("CARGO_PKG_VERSION")).title("signalbox".to_owned());
     let newer = acp::InitializeRequest::new(ProtocolVersion::from(version), info)
-        .capabilities(acp::ClientCapabilities::new().elicitation(forms));
+        .capabilities(acp::ClientCapabilities::new().elicitation(forms).auth(logins));
     Both { newer, older }
 }
 

@@ -17,6 +17,7 @@ mod histories;
 mod lists;
 mod ops;
 mod pages;
+mod providers;
 mod queues;
 mod refusals;
 mod rejoining;

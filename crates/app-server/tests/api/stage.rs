@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use signalbox_app_server::{AppInfo, AppServer, Hubs};
 use signalbox_engine::prompt::Sources;
 use signalbox_engine::{
-    Catalog, Engine, EngineConfig, Limits, ProviderEntry, SessionStream, base_environment, wall_clock_ms,
+    Catalog, Engine, EngineConfig, ForAll, Limits, McpEntry, McpReach, ProviderEntry, SessionStream,
+    base_environment, wall_clock_ms,
 };
 use signalbox_facts::Provider;
 use signalbox_rpc::{ConnOptions, Connection, MemoryClient, Peer, Role, Service, memory};
@@ -47,6 +48,29 @@ fn agent() -> PathBuf {
     path
 }
 
+/// MCP servers that agents of `with_servers` cannot be told of.
+fn mcp_servers() -> Vec<McpEntry> {
+    let entry = |name: &str, reach| McpEntry {
+        name: name.to_owned(),
+        providers: vec![Provider::new("with_servers")],
+        reach,
+    };
+    let broken = McpReach::Stdio {
+        command: "/no/such/server".to_owned(),
+        args: Vec::new(),
+        env: BTreeMap::new(),
+        env_vars: Vec::new(),
+    };
+    let remote = McpReach::Url {
+        url: "http://127.0.0.1:1/sse".to_owned(),
+        sse: true,
+        headers: BTreeMap::new(),
+        env_headers: BTreeMap::new(),
+        bearer: None,
+    };
+    vec![entry("broken", broken), entry("remote", remote)]
+}
+
 impl Stage {
     pub(crate) async fn new() -> Self {
         Self::open(tempfile::tempdir().unwrap()).await
@@ -75,11 +99,19 @@ impl Stage {
         late.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "late-choices".to_owned())]);
         let state = folder.path().join("agent-memory").display().to_string();
         rehearsal.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_STATE".to_owned(), state)]);
-        let more = vec![rehearsal, late, ProviderEntry::custom("missing", "Missing", missing)];
+        let with_servers =
+            ProviderEntry::custom("with_servers", "With servers", vec![agent().display().to_string()]);
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/login-agent.sh");
+        let mut gate = ProviderEntry::custom("gate", "Gate", vec![script.to_owned()]);
+        let login_file = folder.path().join("logged-in").display().to_string();
+        gate.env = BTreeMap::from([("LOGIN_FILE".to_owned(), login_file)]);
+        let missing = ProviderEntry::custom("missing", "Missing", missing);
+        let more = vec![rehearsal, late, with_servers, gate, missing];
         let path = std::env::var("PATH").unwrap();
         let fallback = BTreeMap::from([("PATH".to_owned(), path)]);
         let config = EngineConfig {
-            catalog: Catalog::new(more, Provider::new("rehearsal"), base_environment(), fallback),
+            catalog: Catalog::new(more, Provider::new("rehearsal"), base_environment(), fallback)
+                .with(ForAll { mcp_servers: mcp_servers(), ..ForAll::default() }),
             limits: Limits::default(),
             agents: signalbox_engine::Supervisor::default(),
             blobs: None,
@@ -88,6 +120,7 @@ impl Stage {
             idle_session: rest,
             ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources::default(),
+            known: None,
             unattended: signalbox_engine::Unattended::Wait,
             on_load: {
                 let (load, feed) = (hubs.on_load(), feed.clone());

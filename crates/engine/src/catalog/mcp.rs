@@ -69,6 +69,18 @@ pub(crate) struct Told {
     pub(crate) warnings: Vec<String>,
 }
 
+impl McpReach {
+    /// `stdio`, `http` or `sse`.
+    #[must_use]
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Self::Stdio { .. } => "stdio",
+            Self::Url { sse: false, .. } => "http",
+            Self::Url { sse: true, .. } => "sse",
+        }
+    }
+}
+
 impl McpEntry {
     /// Whether agents of this provider are told of it.
     #[must_use]
@@ -77,21 +89,20 @@ impl McpEntry {
     }
 
     /// As the agent is told of it: `offered` are the variables of whoever starts the agent, `path` is the agent's.
-    fn told(
+    pub(super) fn told(
         &self,
         offered: &BTreeMap<String, String>,
         path: Option<&str>,
         cwd: &Path,
     ) -> Result<McpServer, String> {
-        let left_out = |why: String| format!("The MCP server {} is left out: {why}.", self.name);
         let variable = |name: &String| {
-            let missing = || left_out(format!("the variable {name} is not set where the agent is started"));
+            let missing = || format!("the variable {name} is not set where the agent is started");
             offered.get(name).cloned().ok_or_else(missing)
         };
         let transport = match &self.reach {
             McpReach::Stdio { command, args, env, env_vars } => {
                 let file = locate(command, path, cwd)
-                    .ok_or_else(|| left_out(format!("its command {command:?} was not found")))?;
+                    .ok_or_else(|| format!("its command {command:?} was not found"))?;
                 let passed = env_vars.iter().map(|name| Ok((name.clone(), variable(name)?)));
                 let mut all = passed.collect::<Result<BTreeMap<_, _>, String>>()?;
                 all.extend(env.clone());
@@ -127,7 +138,7 @@ pub(crate) fn told(
     for entry in entries.iter().filter(|entry| entry.is_for(provider)) {
         match entry.told(offered, path, cwd) {
             Ok(server) => told.servers.push(server),
-            Err(warning) => told.warnings.push(warning),
+            Err(why) => told.warnings.push(format!("The MCP server {} is left out: {why}.", entry.name)),
         }
     }
     told

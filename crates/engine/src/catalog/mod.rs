@@ -1,6 +1,7 @@
 //! The providers of one server: which there are, whether their commands are there, and how each is started.
 
 mod entry;
+mod known;
 mod mcp;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use tokio::sync::OnceCell;
 
 use crate::submission::OpError;
 pub use entry::ProviderEntry;
+pub use known::{Known, LastFailure, LoginMethod, LoginState, Memory};
 pub(crate) use mcp::Told as McpTold;
 pub use mcp::{McpEntry, McpReach};
 
@@ -263,6 +265,21 @@ impl Catalog {
             login_hint: entry.login_hint.clone(),
             downloads: found.downloads,
         })
+    }
+
+    /// All providers.
+    #[must_use]
+    pub fn entries(&self) -> &[ProviderEntry] {
+        &self.entries
+    }
+
+    /// The MCP servers of which no agent that is started with what is offered is told: their names, and why.
+    #[must_use]
+    pub fn mcp_trouble(&self, offered: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        let path = offered.get("PATH").map(String::as_str);
+        let trouble =
+            |entry: &McpEntry| Some((entry.name.clone(), entry.told(offered, path, Path::new("/")).err()?));
+        self.more.mcp_servers.iter().filter_map(trouble).collect()
     }
 
     /// The MCP servers that an agent started so is told of.

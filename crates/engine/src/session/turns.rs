@@ -398,6 +398,7 @@ impl Actor {
         self.commit().await;
         let mcp_servers: Vec<_> = told.servers.iter().map(|server| server.name.clone()).collect();
         let open = OpenSession {
+            authenticate: None,
             cwd: cwd.clone(),
             roots: self.row.roots.clone(),
             resume: self.row.agent_session.clone(),

@@ -1,6 +1,8 @@
 //! What the agent reports, in order: each event becomes facts and signals of the next commit, or ends something.
 
-use signalbox_agents::{AgentEvent, AgentInfo, NoticeSeverity, TextChunk, Update};
+use signalbox_agents::{
+    AgentEvent, AgentFailure, AgentInfo, NoticeSeverity, PromptOutcome, TextChunk, Update,
+};
 use signalbox_facts::{
     ContextWindow, FactBody, RateLimit, SignalBody, TitleChanged, TitleOrigin, TurnId, TurnStatus, Warning,
 };
@@ -40,7 +42,18 @@ impl Actor {
             AgentEvent::Permission { key, tool, options } => self.permission(key, *tool, options).await,
             AgentEvent::Elicitation { key, tool_call, form } => self.elicitation(key, tool_call, *form).await,
             AgentEvent::Withdrawn { key } => self.withdrawn(key).await,
-            AgentEvent::PromptEnded(result) => self.prompt_ended(result).await,
+            AgentEvent::PromptEnded(result) => {
+                self.remember_prompt(&result);
+                self.prompt_ended(result).await;
+            }
+            AgentEvent::Introduced(info) => {
+                self.core.memory.introduced(
+                    &self.row.provider,
+                    &info,
+                    (self.core.now_ms)(),
+                    &self.core.tracker,
+                );
+            }
             AgentEvent::Ready(info) => self.ready(*info).await,
             AgentEvent::OptionSet { token, result } => self.option_set(token, result).await,
             AgentEvent::Forked { token, result } => self.forked(token, result).await,
@@ -61,6 +74,9 @@ impl Actor {
             }
             AgentEvent::StartFailed(failure) => {
                 let stopped = self.agent.as_ref().is_some_and(|live| live.agent.is_stopping());
+                if !stopped {
+                    self.remember_failure(&failure, false);
+                }
                 self.agent_is_gone();
                 if !stopped {
                     self.count_failure(&failure);
@@ -82,6 +98,23 @@ impl Actor {
         }
     }
 
+    /// What an answer to a prompt tells of the agent.
+    fn remember_prompt(&self, result: &Result<PromptOutcome, Box<AgentFailure>>) {
+        match result {
+            Ok(outcome) if outcome.had_output => {
+                let (provider, now_ms) = (&self.row.provider, (self.core.now_ms)());
+                self.core.memory.answered(provider, now_ms, &self.core.tracker);
+            }
+            Ok(_) => {}
+            Err(failure) => self.remember_failure(failure, true),
+        }
+    }
+
+    fn remember_failure(&self, failure: &AgentFailure, at_prompt: bool) {
+        let now_ms = (self.core.now_ms)();
+        self.core.memory.failed(&self.row.provider, failure, at_prompt, now_ms, &self.core.tracker);
+    }
+
     /// The word of the prompt for which the agent's session is being opened: warnings about that are warnings of the prompt.
     fn opening_request(&self) -> Option<String> {
         self.turn.as_ref().filter(|turn| turn.waiting.is_some()).and_then(|turn| turn.request_id.clone())
@@ -94,6 +127,7 @@ impl Actor {
     }
 
     async fn ready(&mut self, info: AgentInfo) {
+        self.core.memory.opened(&self.row.provider, (self.core.now_ms)(), &self.core.tracker);
         let turn = self.turn.as_ref().map(|turn| turn.id);
         if self.row.agent_session.as_ref() != Some(&info.acp_session_id) {
             let body = FactBody::AgentSession { id: info.acp_session_id.clone() };

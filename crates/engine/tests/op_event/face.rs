@@ -105,6 +105,7 @@ impl Face {
             idle_session: rest,
             ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources::default(),
+            known: None,
             unattended: Unattended::Wait,
             // Nobody on this face reads the streams of single sessions.
             on_load: Box::new(drop),

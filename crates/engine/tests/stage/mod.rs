@@ -215,6 +215,7 @@ impl Stage {
             idle_session: setup.rest,
             ephemeral_bytes: setup.ephemeral_bytes,
             unattended: setup.unattended,
+            known: None,
             sources: Sources { user_home: Some(folder.path().join("user")), ..Sources::default() },
             on_load,
             now_ms: signalbox_engine::wall_clock_ms,

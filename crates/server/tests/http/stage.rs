@@ -126,6 +126,7 @@ impl Stage {
             idle_session: Duration::from_secs(1800),
             ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources::default(),
+            known: None,
             unattended: set.unattended,
             on_load: hubs.on_load(),
             now_ms: wall_clock_ms,

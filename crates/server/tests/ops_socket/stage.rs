@@ -71,6 +71,7 @@ impl Stage {
             idle_session: Duration::from_secs(1800),
             ephemeral_bytes: signalbox_engine::EPHEMERAL_BYTES,
             sources: Sources::default(),
+            known: None,
             unattended,
             on_load: Box::new(|mut stream| {
                 tokio::spawn(async move { while stream.deliveries.recv().await.is_some() {} });

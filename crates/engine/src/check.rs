@@ -1,0 +1,170 @@
+//! Starting an agent outside any session: to learn what it is, whether it opens a session, or to have its user log in.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use signalbox_agents::{FailureReason, Limits, OpenSession, Probed, probe};
+use signalbox_facts::Provider;
+use tokio::sync::Semaphore;
+
+use crate::catalog::LoginMethod;
+use crate::engine::Engine;
+use crate::submission::OpError;
+
+/// Agents that are checked at a time.
+const AT_A_TIME: usize = 4;
+/// How long a login may take in which a user reads a page and types a code.
+const LOGIN: Duration = Duration::from_secs(600);
+/// Longest check, besides the start of an agent.
+const SESSION: Duration = Duration::from_secs(60);
+
+/// Who is being checked, so that nobody is twice at a time.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    places: Semaphore,
+    one_at_a_time: Mutex<HashMap<Provider, Arc<Semaphore>>>,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self { places: Semaphore::new(AT_A_TIME), one_at_a_time: Mutex::default() }
+    }
+}
+
+/// What to check of an agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Check {
+    /// Its introduction.
+    Introduction,
+    /// Whether it opens a session, in an empty directory of its own.
+    Session,
+    /// Whether it opens one after a login by this method.
+    Login(String),
+}
+
+/// What a login takes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Login {
+    /// The method's command, in a terminal.
+    Terminal,
+    /// The agent has done it itself; what came of it.
+    Agent(Box<Probed>),
+}
+
+impl Engine {
+    /// Starts a provider's agent as far as the check needs it, and stops it. One at a time a provider. What is learnt is
+    /// kept ([`Engine::memory`](Engine::memory)). Dropping the future stops the agent.
+    ///
+    /// # Errors
+    /// There is no such provider, or it cannot be started from here.
+    pub async fn check_provider(
+        &self,
+        provider: &Provider,
+        check: Check,
+        env: Option<&Arc<BTreeMap<String, String>>>,
+    ) -> Result<Probed, OpError> {
+        let core = self.core();
+        let catalog = &core.catalog;
+        catalog.entry(provider)?;
+        let own = {
+            let mut all = core.checks.one_at_a_time.lock();
+            Arc::clone(all.entry(provider.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))))
+        };
+        let closed = |_| OpError::ShuttingDown;
+        let _own = own.acquire().await.map_err(closed)?;
+        let _place = core.checks.places.acquire().await.map_err(closed)?;
+        let folder = tempfile::Builder::new().prefix("signalbox-check-").tempdir();
+        let folder = folder.map_err(|error| OpError::Agent {
+            reason: "agent_failed",
+            message: format!("no directory can be made for the check: {error}"),
+        })?;
+        let offered = catalog.offered(env).await;
+        let spec = catalog.launch(provider, folder.path(), &offered)?;
+        let mut limits: Limits = core.limits.clone();
+        let start = if spec.downloads { limits.download } else { limits.initialize };
+        let longest = match &check {
+            Check::Introduction => start,
+            Check::Session => start + SESSION,
+            Check::Login(_) => {
+                limits.session = LOGIN;
+                start + LOGIN
+            }
+        };
+        let session = |authenticate: Option<String>| OpenSession {
+            authenticate,
+            cwd: folder.path().to_owned(),
+            ..OpenSession::default()
+        };
+        let open = match &check {
+            Check::Introduction => None,
+            Check::Session => Some(session(None)),
+            Check::Login(method) => Some(session(Some(method.clone()))),
+        };
+        let probing = probe(spec, open, limits, longest, &core.agents);
+        let probed = core.shutdown.run_until_cancelled(probing).await.ok_or(OpError::ShuttingDown)?;
+        self.remember(provider, &check, &probed);
+        Ok(probed)
+    }
+
+    fn remember(&self, provider: &Provider, check: &Check, probed: &Probed) {
+        let core = self.core();
+        let (memory, at_ms, tasks) = (&core.memory, (core.now_ms)(), &core.tracker);
+        if let Some(info) = &probed.info {
+            memory.introduced(provider, info, at_ms, tasks);
+        }
+        match &probed.failure {
+            Some(failure) if failure.reason != FailureReason::Stopped => {
+                memory.failed(provider, failure, false, at_ms, tasks);
+            }
+            _ if *check != Check::Introduction => memory.opened(provider, at_ms, tasks),
+            _ => {}
+        }
+    }
+
+    /// Logs a provider's user in by one of the agent's methods: what the agent does itself is done and waited for, for at
+    /// most ten minutes; a method that needs a terminal is given back. Without a name the only method is meant.
+    ///
+    /// # Errors
+    /// As [`Engine::check_provider`]; and there is no such method, or none or several without a name.
+    pub async fn log_in(
+        &self,
+        provider: &Provider,
+        method: Option<&str>,
+        env: Option<&Arc<BTreeMap<String, String>>>,
+    ) -> Result<(LoginMethod, Login), OpError> {
+        let known = self.memory().of(provider).map(|known| known.methods).unwrap_or_default();
+        let methods = if known.is_empty() {
+            let probed = self.check_provider(provider, Check::Introduction, env).await?;
+            if let (None, Some(failure)) = (&probed.info, &probed.failure) {
+                let (reason, message) = (failure.reason.as_str(), failure.message.clone());
+                return Err(OpError::Agent { reason, message });
+            }
+            self.memory().of(provider).map(|known| known.methods).unwrap_or_default()
+        } else {
+            known
+        };
+        let hint = self.core().catalog.entry(provider)?.login_hint.clone();
+        let invalid = |message: String| OpError::InvalidParams { path: "method_id", message };
+        let names = || methods.iter().map(|method| method.id.as_str()).collect::<Vec<_>>().join(", ");
+        let chosen = match (method, methods.as_slice()) {
+            (_, []) => {
+                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                return Err(invalid(format!("{provider} offers no way to log in through it{hint}")));
+            }
+            (Some(id), all) => all.iter().find(|method| method.id == id).ok_or_else(|| {
+                invalid(format!("{provider} has no login method {id:?}; it has {}", names()))
+            })?,
+            (None, [only]) => only,
+            (None, _) => {
+                return Err(invalid(format!("{provider} has several login methods, name one: {}", names())));
+            }
+        };
+        if chosen.command.is_some() {
+            return Ok((chosen.clone(), Login::Terminal));
+        }
+        let probed = self.check_provider(provider, Check::Login(chosen.id.clone()), env).await?;
+        Ok((chosen.clone(), Login::Agent(Box::new(probed))))
+    }
+}
