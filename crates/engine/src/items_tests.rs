@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::*;
-use signalbox_facts::{Committed, PlanEntry, PlanStatus, SessionId};
+use signalbox_facts::{Committed, FileChangeKind, PlanEntry, PlanStatus, SessionId};
 use uuid::Uuid;
 
 struct Story {
@@ -232,6 +232,29 @@ fn a_diff_makes_a_file_change_with_locations() {
     assert_eq!(call.locations[0].path, PathBuf::from("/repo/a.txt"));
     assert_eq!(call.diffs, None, "kept in the fact, not in memory");
     assert_eq!(story.facts(), "1 i1: FileChange \"Tool call\" Pending\n");
+}
+
+#[test]
+fn a_diff_that_comes_as_one_is_kept_and_bounded() {
+    let mut story = Story::new();
+    let gone = FileDiff {
+        path: "/repo/a.txt".into(),
+        kind: FileChangeKind::Delete,
+        unified: "@@ -1 +0,0 @@\n-x\n".into(),
+        truncated: false,
+    };
+    let long = FileDiff {
+        path: "/repo/b.txt".into(),
+        kind: FileChangeKind::Add,
+        unified: format!("@@ -0,0 +1,400000 @@\n{}", "+line\n".repeat(400_000)),
+        truncated: false,
+    };
+    let parts = vec![ToolPart::Patch(gone.clone()), ToolPart::Patch(long)];
+    let status = Some(ToolStatus::Completed);
+    story.tool(ToolPatch { kind: Some("edit".into()), status, content: Some(parts), ..patch("t") });
+    let diffs: Vec<_> = story.items.file_diffs().collect();
+    assert_eq!((diffs.len(), diffs[0]), (2, &gone));
+    assert!(diffs[1].truncated && diffs[1].unified.ends_with("+line\n"));
 }
 
 #[test]
