@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
+use signalbox_facts::ToolStatus;
 use tokio::time::Instant;
 
 use super::conversation::Conversation;
 use crate::decode::fast::{Chunk, Stream};
 use crate::decode::{self, Decoded, v2};
 use crate::event::AgentEvent;
-use crate::update::{PlanPatch, TextChunk, Update};
+use crate::update::{PlanPatch, TextChunk, ToolPatch, Update};
 use crate::wire_out::Version;
 
 /// A chunk that joins what is not yet in the queue is not made longer than this.
@@ -136,6 +137,25 @@ impl Conversation {
         decode::plan_in_arguments(call, self.quirks.plan_in_arguments?)
     }
 
+    /// Whether what is told as the user's words is the agent's own addition to them.
+    fn is_added(&self, update: &Update) -> bool {
+        let (Update::UserMessage(chunk), Some(begin)) = (update, self.quirks.added_to_prompts) else {
+            return false;
+        };
+        chunk.text.trim_start().starts_with(begin)
+    }
+
+    /// The same of a call that is told again: it was made, although agents tell its arguments while it is pending still.
+    fn plan_in_history(&self, update: &Update) -> Option<PlanPatch> {
+        match update {
+            Update::Tool(call) if call.status == Some(ToolStatus::Pending) => {
+                let made = ToolPatch { status: Some(ToolStatus::InProgress), ..(**call).clone() };
+                decode::plan_in_arguments(&made, self.quirks.plan_in_arguments?)
+            }
+            other => self.plan_in(other),
+        }
+    }
+
     /// Tells a piece of the history that was asked for, as it comes: so a long one is not held here.
     fn replayed(&mut self, update: Map<String, Value>, bytes: usize) {
         let kind = update.get("sessionUpdate").and_then(Value::as_str);
@@ -147,7 +167,10 @@ impl Conversation {
         }
         for decoded in self.decode(update, bytes) {
             if let Decoded::Update(update) = decoded {
-                let plan = self.plan_in(&update);
+                if self.is_added(&update) {
+                    continue;
+                }
+                let plan = self.plan_in_history(&update);
                 self.out.push((AgentEvent::Replayed(update), bytes));
                 self.out.extend(plan.map(|plan| (AgentEvent::Replayed(Update::Plan(plan)), bytes)));
             }

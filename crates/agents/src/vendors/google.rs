@@ -3,7 +3,8 @@
 use super::Quirks;
 use crate::presets::Preset;
 
-/// It knows only modes and models of the older protocol and replays a loaded session after it has answered.
+/// It knows only modes and models of the older protocol and replays a loaded session after it has answered, a text
+/// of its own about the session first.
 pub(crate) const GEMINI: Preset = Preset {
     provider: "gemini",
     title: "Gemini CLI",
@@ -22,6 +23,6 @@ pub(crate) const GEMINI: Preset = Preset {
     install_hint: "npm install -g @google/gemini-cli",
     login_hint: Some("run `gemini` once and log in, or set GEMINI_API_KEY"),
     rules: &["GEMINI.md"],
-    quirks: Quirks { output_in_content: false, ..Quirks::NONE },
+    quirks: Quirks { output_in_content: false, added_to_prompts: Some("<session_context>"), ..Quirks::NONE },
     ..Preset::BASE
 };

@@ -25,6 +25,8 @@ pub struct Quirks {
     pub fenced_output: bool,
     /// It tells its plan only as the arguments of a tool call, under this name.
     pub plan_in_arguments: Option<&'static str>,
+    /// In a history that it tells, what begins so is no word of the user's: it adds it to prompts itself.
+    pub added_to_prompts: Option<&'static str>,
     /// `_meta` key whose object has a `kind` for tool calls that come without one.
     pub kind_in_meta: Option<&'static str>,
     /// It must be told to authenticate by this method before a session opens.
@@ -44,6 +46,7 @@ impl Quirks {
         arguments_in_content: false,
         fenced_output: false,
         plan_in_arguments: None,
+        added_to_prompts: None,
         kind_in_meta: None,
         authenticate: None,
         input_mid_turn: false,

@@ -93,8 +93,13 @@ pub(crate) fn play(part: &str) {
                 }
                 _ => {
                     user("old question");
+                    user("<note>It is Tuesday.</note>");
                     answer(&request, json!({}));
                     say("old answer");
+                    update(
+                        json!({"sessionUpdate":"tool_call","toolCallId":"p","title":"1 todo","kind":"other",
+                        "status":"pending","rawInput":{"todos":[{"content":"Look","status":"pending"}]}}),
+                    );
                 }
             }
             let prompt = expect("session/prompt");

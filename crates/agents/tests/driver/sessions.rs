@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use signalbox_agents::{
-    Agent, AgentEvent, AgentEvents, AgentFailure, AgentInfo, FailureReason, Limits, OpenSession, Supervisor,
-    Update, Visit,
+    Agent, AgentEvent, AgentEvents, AgentFailure, AgentInfo, FailureReason, LaunchSpec, Limits, OpenSession,
+    Quirks, Supervisor, Update, Visit,
 };
 
 use crate::fake::SESSION;
@@ -35,6 +35,9 @@ async fn told(
                 AgentEvent::Replayed(Update::Message(chunk)) => told.push(chunk.text),
                 AgentEvent::Replayed(Update::Tool(tool)) => {
                     told.push(format!("{} {:?} {:?}", tool.id, tool.status, tool.output));
+                }
+                AgentEvent::Replayed(Update::Plan(plan)) => {
+                    told.push(format!("plan: {}", plan.entries[0].content));
                 }
                 AgentEvent::Replayed(Update::Title(title)) => told.push(format!("{title:?}")),
                 AgentEvent::Ready(info) => return Ok((told, *info, some.collect())),
@@ -145,9 +148,14 @@ async fn a_history_that_is_wanted_is_told_before_the_session_is_ready_wherever_i
 }
 
 #[tokio::test]
-async fn a_history_that_comes_around_the_answer_is_one() {
-    let (_, _, told, _) = opened("keeper-replays-around").await.unwrap();
-    assert_eq!(told, ["> old question", "old answer"]);
+async fn a_history_that_comes_around_the_answer_is_one_and_told_as_its_agent_means_it() {
+    let quirks =
+        Quirks { plan_in_arguments: Some("todos"), added_to_prompts: Some("<note>"), ..Quirks::NONE };
+    let spec = LaunchSpec { quirks, ..spec("keeper-replays-around") };
+    let visit = Visit::begin(spec, brief(), &Supervisor::default()).await.unwrap();
+    let (_agent, mut events) = visit.open(wanted()).unwrap();
+    let (told, ..) = told(&mut events).await.unwrap();
+    assert_eq!(told, ["> old question", "old answer", "p Some(Pending) None", "plan: Look"]);
 }
 
 #[tokio::test]
