@@ -226,6 +226,7 @@ async fn an_earlier_session_is_told_where_that_is_wanted() {
     let info = loop {
         match rig.next().await.unwrap() {
             AgentEvent::Ready(info) => break info,
+            AgentEvent::Introduced(_) => {}
             event => lines.push(line(event)),
         }
     };
