@@ -25,6 +25,38 @@ pub(crate) struct RpcError {
     pub(crate) message: String,
 }
 
+/// Shorter lines are parsed without a look at them first: whatever they hold, it is little.
+const GIANT_BYTES: usize = 512 << 10;
+/// Values in one message. In memory each takes thirty times the two bytes that it may have on the line, or more; real
+/// giants are long texts.
+pub(crate) const MAX_VALUES: usize = 500_000;
+
+/// Whether parsing this line would make more values of it than [`MAX_VALUES`].
+pub(crate) fn has_too_many_values(line: &[u8]) -> bool {
+    if line.len() < GIANT_BYTES {
+        return false;
+    }
+    let (mut values, mut at) = (0, 0);
+    // What separates values stands outside of texts. In a text only its end and escapes matter.
+    while let Some(byte) = line.get(at) {
+        at += 1;
+        match byte {
+            b',' | b'[' | b'{' => values += 1,
+            b'"' => {
+                while let Some(found) = memchr::memchr2(b'"', b'\\', line.get(at..).unwrap_or_default()) {
+                    at += found + 1;
+                    if line.get(at - 1) == Some(&b'"') {
+                        break;
+                    }
+                    at += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    values > MAX_VALUES
+}
+
 /// Longest text taken over from an error's `data`.
 const DATA_BYTES: usize = 2048;
 
@@ -130,6 +162,18 @@ mod tests {
         ] {
             assert!(matches!(line(text.as_bytes()), Line::Stray), "{text}");
         }
+    }
+
+    #[test]
+    fn many_values_are_counted_outside_of_texts_only() {
+        let many = format!("{{\"a\":[{}1]}}", "1,".repeat(MAX_VALUES + 1));
+        assert!(has_too_many_values(many.as_bytes()));
+        let text = format!("{{\"a\":\"{}\",\"b\":[1,2]}}", "1,[{\\\"\\\\".repeat(MAX_VALUES + 1));
+        assert!(text.len() > GIANT_BYTES && serde_json::from_str::<Value>(&text).is_ok());
+        assert!(!has_too_many_values(text.as_bytes()));
+        assert!(!has_too_many_values(b"[1,2,3"));
+        let open = format!("\"{}", "x\\".repeat(GIANT_BYTES));
+        assert!(!has_too_many_values(open.as_bytes()));
     }
 
     #[test]

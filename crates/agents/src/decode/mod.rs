@@ -19,7 +19,7 @@ pub(crate) mod v2;
 
 pub(crate) use fields::{Object, take_text};
 pub(crate) use hello::{Hello, hello};
-pub(crate) use line::{Line, RpcError, line, rpc_error};
+pub(crate) use line::{Line, MAX_VALUES, RpcError, has_too_many_values, line, rpc_error};
 pub(crate) use listed::session_page;
 pub(crate) use options::{config_options, models, modes};
 pub(crate) use plan::plan_in_arguments;

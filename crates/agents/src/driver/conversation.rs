@@ -39,6 +39,12 @@ impl End {
         Self { failure: AgentFailure::new(FailureReason::Stopped, "the agent was stopped"), kill: false }
     }
 
+    pub(super) fn too_many_values(bytes: usize) -> Self {
+        let most = decode::MAX_VALUES;
+        let message = format!("the agent sent a message of {bytes} bytes with more than {most} values");
+        Self { failure: AgentFailure::new(FailureReason::AgentFailed, message), kill: true }
+    }
+
     pub(super) fn garbled(line_bytes: usize) -> Self {
         let message = format!("the agent sent a line of more than {line_bytes} bytes");
         Self { failure: AgentFailure::new(FailureReason::AgentFailed, message), kill: true }
@@ -345,6 +351,10 @@ impl Conversation {
             && self.session.as_deref() == Some(&*chunk.session)
         {
             self.text(chunk);
+            return;
+        }
+        if decode::has_too_many_values(line) {
+            self.end.get_or_insert_with(|| End::too_many_values(line.len()));
             return;
         }
         match decode::line(line) {

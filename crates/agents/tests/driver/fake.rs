@@ -322,6 +322,12 @@ fn play(part: &str, fake: &mut Fake) {
                 write(&part);
             }
         }
+        "many-values" => {
+            fake.prompt();
+            let values = "1,".repeat(600_000);
+            write(&format!("{{\"method\":\"session/update\",\"params\":{{\"all\":[{values}1]}}}}\n"));
+            idle()
+        }
         "long-line" => {
             let prompt = fake.prompt();
             say(&"y".repeat(3 << 20));

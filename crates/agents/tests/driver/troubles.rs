@@ -105,6 +105,15 @@ async fn a_line_without_end_is_a_clear_failure() {
 }
 
 #[tokio::test]
+async fn a_message_of_too_many_values_is_not_even_parsed() {
+    let mut rig = Rig::new("many-values");
+    rig.agent().prompt(prompt("go")).unwrap();
+    let failure = rig.prompt_ended().await.unwrap_err();
+    assert!(failure.message.ends_with("bytes with more than 500000 values"), "{}", failure.message);
+    rig.exit().await;
+}
+
+#[tokio::test]
 async fn a_long_line_is_just_long() {
     let mut rig = Rig::new("long-line");
     rig.agent().prompt(prompt("go")).unwrap();
