@@ -1,5 +1,6 @@
 //! The figures, each a line: what was measured, the goal, the raw reference.
 
+mod crowd;
 mod doors;
 mod history;
 mod idle;
@@ -23,7 +24,7 @@ pub(crate) struct Figure {
 
 type Measure = fn(&Path) -> Result<Vec<Figure>>;
 
-const MEASURES: [(&str, Measure); 17] = [
+const MEASURES: [(&str, Measure); 18] = [
     ("start", start::to_initialize),
     ("memory", start::idle_memory),
     ("requests", requests::latency_and_rate),
@@ -31,6 +32,7 @@ const MEASURES: [(&str, Measure); 17] = [
     ("streaming", streaming::rate),
     ("delay", streaming::delay),
     ("sessions", repository::sessions),
+    ("crowd", crowd::hundred),
     ("snapshot", repository::snapshot),
     ("first-prompt", repository::first_prompt),
     ("transcript", history::transcript_page),
