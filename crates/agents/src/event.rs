@@ -267,6 +267,8 @@ pub struct AgentFailure {
     pub command: Option<String>,
     /// What the user can do.
     pub hint: Option<String>,
+    /// The agent ends because of it: what comes next needs a fresh process.
+    pub ends_agent: bool,
 }
 
 impl AgentFailure {
@@ -281,6 +283,7 @@ impl AgentFailure {
             methods: Vec::new(),
             command: None,
             hint: None,
+            ends_agent: false,
         }
     }
 

@@ -179,6 +179,8 @@ pub(super) struct Conversation {
     pub(super) queue: VecDeque<Request>,
     pub(super) prompting: Arc<AtomicBool>,
     pub(super) prompt: Option<Running>,
+    /// There has been a prompt.
+    pub(super) prompted: bool,
     pub(super) last_window_used: u64,
     pub(super) last_heard: Instant,
     pub(super) stalled: bool,
@@ -238,6 +240,7 @@ impl Conversation {
             queue: VecDeque::new(),
             prompting,
             prompt: None,
+            prompted: false,
             last_window_used: 0,
             last_heard: now,
             stalled: false,
@@ -257,6 +260,11 @@ impl Conversation {
             Phase::Arranging(_) | Phase::Settling => Stage::Arranging,
             Phase::Ready => Stage::Ready,
         }
+    }
+
+    /// Whether the session is new and has not been prompted: nothing that is said is an answer.
+    pub(super) fn is_untouched(&self) -> bool {
+        !self.prompted && self.open.resume.is_none()
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -347,6 +355,7 @@ impl Conversation {
         }
         self.heard(now);
         if self.is_ready()
+            && !self.is_untouched()
             && let Some(chunk) = decode::fast::chunk(line)
             && self.session.as_deref() == Some(&*chunk.session)
         {

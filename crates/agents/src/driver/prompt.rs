@@ -42,6 +42,7 @@ impl Running {
 
 impl Conversation {
     pub(super) fn start_prompt(&mut self, prompt: PromptRequest, now: Instant) {
+        self.prompted = true;
         // Ids come again in another turn, for other calls.
         self.tools.clear();
         let blocks = prompt.blocks.into_iter().map(|block| self.fitting(block)).collect();
@@ -129,6 +130,7 @@ impl Conversation {
         }
         let Some(prompt) = self.prompt.take() else { return };
         let cancel_requested = prompt.cancel_until.is_some();
+        let trouble = result.as_ref().err().and_then(trouble);
         let outcome = match result {
             Ok(result) => {
                 let result = result.as_object();
@@ -150,9 +152,28 @@ impl Conversation {
                     had_output: prompt.had_output,
                 })
             }
-            Err(error) => Err(Box::new(self.failure_of("the prompt", error))),
+            Err(error) => {
+                let failure = self.failure_of("the prompt", error);
+                let ends_agent = trouble == Some(Trouble::SessionLost);
+                Err(Box::new(AgentFailure { ends_agent, ..failure }))
+            }
         };
         self.end_prompt(outcome);
+        match trouble {
+            // Only opening it again helps; a process that lost it may not even know how it was told its settings.
+            Some(Trouble::SessionLost) => {
+                let message = format!("{} no longer knows its session", self.info.name);
+                self.fail(FailureReason::AgentFailed, message);
+            }
+            // Nothing of ours runs there, so whatever does is in the way of every prompt to come.
+            Some(Trouble::Busy) => {
+                let session = self.session.clone().unwrap_or_default();
+                if let Err(error) = self.wire.cancel(&session) {
+                    self.fail(FailureReason::AgentFailed, error.to_string());
+                }
+            }
+            None => {}
+        }
     }
 
     /// Reports a prompt's end, and lets the next one come.
@@ -209,6 +230,28 @@ impl Conversation {
             _ => {}
         }
     }
+}
+
+/// What an error that answers a prompt says about the prompts to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trouble {
+    /// The agent does not know the session any more.
+    SessionLost,
+    /// It still works on a prompt that has ended for us.
+    Busy,
+}
+
+/// The codes for this differ from agent to agent, and most are used for anything else as well; so it is told by the words.
+fn trouble(error: &RpcError) -> Option<Trouble> {
+    const NOT_FOUND: i64 = -32002;
+    let words = error.message.to_lowercase();
+    let has = |all: &[&str]| all.iter().any(|one| words.contains(one));
+    if error.code == NOT_FOUND
+        || has(&["session"]) && has(&["not found", "unknown session", "no such session", "does not exist"])
+    {
+        return Some(Trouble::SessionLost);
+    }
+    (has(&["already"]) && has(&["running", "in progress", "busy"])).then_some(Trouble::Busy)
 }
 
 /// A fence that the text does not contain.

@@ -10,7 +10,7 @@ use super::conversation::Conversation;
 use crate::decode::fast::{Chunk, Stream};
 use crate::decode::{self, Decoded, v2};
 use crate::event::AgentEvent;
-use crate::update::{PlanPatch, TextChunk, ToolPatch, Update};
+use crate::update::{NoticeSeverity, PlanPatch, TextChunk, ToolPatch, Update};
 use crate::wire_out::Version;
 
 /// A chunk that joins what is not yet in the queue is not made longer than this.
@@ -193,6 +193,16 @@ impl Conversation {
     }
 
     fn tell(&mut self, update: Update, bytes: usize) {
+        let update = match update {
+            // Some agents greet with the news of their version.
+            Update::Message(TextChunk { text, .. }) if self.is_untouched() => {
+                if text.trim().is_empty() {
+                    return;
+                }
+                Update::Notice { severity: NoticeSeverity::Info, title: text, description: None }
+            }
+            other => other,
+        };
         let output = matches!(
             update,
             Update::Message(_)

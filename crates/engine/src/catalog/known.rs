@@ -253,6 +253,7 @@ mod tests {
             methods: Vec::new(),
             command: None,
             hint: Some("log in".to_owned()),
+            ends_agent: false,
         }
     }
 

@@ -515,7 +515,7 @@ impl Actor {
             Ok(outcome) => self.count_usage(outcome.usage),
             Err(error) => {
                 // Without an answer of its own the agent is dying: what comes next needs a fresh process.
-                if let Some(live) = self.agent.as_mut().filter(|_| error.code.is_none()) {
+                if let Some(live) = self.agent.as_mut().filter(|_| error.code.is_none() || error.ends_agent) {
                     live.ready = false;
                 }
             }
