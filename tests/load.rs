@@ -196,3 +196,27 @@ fn many_clients_come_and_go() {
     let (early, late) = (files[5], files[29]);
     assert!(late <= early + 3, "open descriptors: {files:?}");
 }
+
+#[test]
+fn thirty_sessions_that_stream_at_once_all_finish() {
+    let mut app = App::new(BINARY).over_unix();
+    let mut client = app.client();
+    client.may_fall_behind();
+    let threads: Vec<String> = (0..30).map(|_| client.starts_thread(&app)).collect();
+    let turns: Vec<String> = threads
+        .iter()
+        .enumerate()
+        .map(|(n, thread)| client.prompts(thread, &format!("say I am {n}.\nstream 200 20 0\nsay Done.")))
+        .collect();
+    for (n, (thread, turn)) in threads.iter().zip(&turns).enumerate() {
+        client.knows_the_end_of(thread, turn);
+        let newest = client.model().thread(thread).newest();
+        assert_eq!(newest.status, "completed", "{}", newest.error);
+        let said = newest.said();
+        assert!(said.starts_with(&format!("I am {n}.")) && said.ends_with("Done."), "{said}");
+        assert!((0..200).all(|chunk| said.contains(&format!("{chunk:08}"))), "{said}");
+    }
+    for thread in &threads {
+        client.knows_what_is_stored(thread);
+    }
+}
