@@ -109,6 +109,21 @@ fn what_may_be_wrong_is_a_warning_and_what_holds_is_shown_without_secrets() {
 }
 
 #[test]
+fn what_is_shown_is_a_configuration_with_every_key() {
+    let home = Setup::new("[mcp_servers.m]\ncommand = \"sh\"\n[mcp_servers.w]\nurl = \"https://h\"\n");
+    let (_, shown, _) = home.runs(&["config", "show"]);
+    std::fs::write(home.file(), &shown).unwrap();
+    let (code, said, _) = home.runs(&["config", "check"]);
+    assert_eq!(code, Some(0), "{said}\n{shown}");
+    let example = include_str!("../crates/home/config.example.toml");
+    // Those without a default are in the example as comments.
+    for line in example.lines().filter(|line| !line.starts_with('#')) {
+        let Some((key, _)) = line.split_once(" = ") else { continue };
+        assert!(shown.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key} is not shown");
+    }
+}
+
+#[test]
 fn a_login_in_the_terminal_is_run_and_seen_to_work() {
     let home = Setup::with_gate();
     let (code, _, said) = home.runs(&["login", "gate"]);

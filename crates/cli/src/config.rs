@@ -196,7 +196,11 @@ fn effective(config: &Config, catalog: &Catalog) -> Value {
         config.mcp_servers.iter().map(|(name, server)| (name.clone(), mcp_server(server))).collect();
     without_nulls(json!({
         "default_provider": config.default_provider,
-        "agents": { "downloads": config.agents.downloads, "pass_env": config.agents.pass_env },
+        "agents": {
+            "downloads": config.agents.downloads,
+            "pass_env": config.agents.pass_env,
+            "log_traffic": config.agents.log_traffic,
+        },
         "providers": providers,
         "mcp_servers": servers,
         "skills": { "roots": config.skills.roots },
@@ -232,12 +236,14 @@ fn provider(entry: &ProviderEntry, catalog: &Catalog) -> Value {
         "pass_env": entry.allow_env,
         "cwd": entry.cwd,
         "ask_mode": entry.ask_modes.first(),
+        "edit_mode": entry.edit_modes.first(),
         "yolo_mode": entry.yolo_modes.first(),
         "mediated": entry.mediated,
         "protocol": entry.protocol,
         "reads_rules": !entry.reads_rules.is_empty(),
         "download": entry.download.as_ref().map(|_| entry.may_download.unwrap_or(catalog.for_all().downloads)),
         "login_hint": entry.login_hint,
+        "log_traffic": entry.log_traffic.unwrap_or(catalog.for_all().log_traffic),
     })
 }
 

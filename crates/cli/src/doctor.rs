@@ -254,6 +254,11 @@ impl Findings {
             let probed = seen.remove(status.provider.as_str());
             self.0.push(provider(&catalog, status, known, probed));
         }
+        if !config.agents.downloads {
+            let hint = "downloads = true under [agents] of config.toml, or download = true under one [providers.NAME]";
+            let found = "not allowed: what is not installed is not fetched by npx or uvx either";
+            self.add("providers", "downloads", State::Absent, found, Some(hint.to_owned()));
+        }
         for (name, problem) in catalog.mcp_trouble(&offered) {
             self.add(
                 "MCP servers",
@@ -344,7 +349,9 @@ fn provider(
         None => status.command.join(" "),
         Some(reason) => {
             state = if is_default { State::Broken } else { State::Absent };
-            hints.extend(status.hint.clone());
+            // How downloads are allowed is said once, below.
+            let brief = catalog.entry(&status.provider).ok().and_then(|entry| entry.hint.clone());
+            hints.extend(if status.disabled { status.hint.clone() } else { brief.or(status.hint.clone()) });
             reason.clone()
         }
     };

@@ -52,7 +52,7 @@ async fn existing_clients_find_what_they_ask_for_at_their_start() {
     assert_eq!(config["config"]["model_provider"], "rehearsal");
     assert_eq!(config["layers"], json!([]));
     assert_eq!(client.ok("configRequirements/read", Value::Null).await["requirements"], Value::Null);
-    for list in ["hooks/list", "collaborationMode/list", "experimentalFeature/list", "mcpServerStatus/list"] {
+    for list in ["hooks/list", "collaborationMode/list", "experimentalFeature/list"] {
         assert_eq!(client.ok(list, json!({})).await["data"], json!([]), "{list}");
     }
     assert_eq!(client.ok("plugin/installed", json!({})).await["marketplaces"], json!([]));

@@ -48,8 +48,7 @@ async fn what_existing_clients_ask_for_at_their_start_is_answered() {
     let config = client.ok("config/read", json!({"includeLayers": false, "cwd": "/"})).await;
     assert_eq!((&config["config"]["model_provider"], &config["origins"]), (&json!("rehearsal"), &json!({})));
     assert_eq!(client.ok("configRequirements/read", Value::Null).await["requirements"], Value::Null);
-    for method in ["hooks/list", "collaborationMode/list", "experimentalFeature/list", "mcpServerStatus/list"]
-    {
+    for method in ["hooks/list", "collaborationMode/list", "experimentalFeature/list"] {
         assert_eq!(client.ok(method, json!({})).await["data"], json!([]), "{method}");
     }
     assert_eq!(client.ok("plugin/installed", json!({"cwds": ["/"]})).await["marketplaces"], json!([]));

@@ -62,6 +62,7 @@ fn the_least_role_of_each_method() {
           op/submit
           permissionRule/remove
           prompt/preview
+          provider/check
           provider/sessions/list
           server/diagnostics
           skills/list
@@ -90,6 +91,7 @@ fn the_least_role_of_each_method() {
           device/revoke
           listener/open
           pairing/create
+          provider/login
           server/stop
     "#]]
     .assert_eq(&lines);
