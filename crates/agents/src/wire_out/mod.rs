@@ -353,6 +353,7 @@ mod tests {
         assert_eq!(message["params"]["protocolVersion"], 2);
         assert_eq!(message["params"]["info"]["name"], "signalbox");
         assert_eq!(message["params"]["capabilities"]["elicitation"]["form"], json!({}));
+        assert_eq!(message["params"]["capabilities"]["auth"]["terminal"], json!({}));
         // And in the older one, for an agent that answers with version 1.
         assert_eq!(message["params"]["clientInfo"]["name"], "signalbox");
         assert_eq!(message["params"]["clientCapabilities"]["plan"], json!({}));
