@@ -41,17 +41,22 @@ pub enum AgentEvent {
         /// The agent's own options, in its order; may be empty (then only a cancellation can be answered).
         options: Vec<PermissionOption>,
     },
-    /// The agent asks the user a question.
+    /// The agent asks the user a question. It may come before [`AgentEvent::Ready`], which may wait for the answer.
     Elicitation {
         /// For the answer.
         key: RequestKey,
         /// The tool call it belongs to.
         tool_call: Option<String>,
-        /// The form.
+        /// The form, or an address to open.
         form: Box<Form>,
     },
     /// A permission request or question needs no answer any more: the agent withdrew it, or a cancel answered it.
     Withdrawn {
+        /// Which one.
+        key: RequestKey,
+    },
+    /// What a question asked for is done, outside of the session; the agent has its answer.
+    DoneElsewhere {
         /// Which one.
         key: RequestKey,
     },

@@ -44,8 +44,7 @@ pub use spec::{
 };
 pub use supervisor::Supervisor;
 pub use update::{
-    AgentModes, Command, Content, NoticeSeverity, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch,
-    Update,
+    AgentModes, Content, NoticeSeverity, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch, Update,
 };
 pub use vendors::Quirks;
 pub use visit::Visit;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use signalbox_facts::{
-    Choice, CompactionStatus, ConfigOption, ContextWindow, FileDiff, Location, McpTool, Model, PlanEntry,
-    RateLimit, ToolStatus,
+    Choice, Command, CompactionStatus, ConfigOption, ContextWindow, FileDiff, Location, McpTool, Model,
+    PlanEntry, RateLimit, ToolStatus,
 };
 
 /// Something of the conversation or of the session's state.
@@ -18,12 +18,14 @@ pub enum Update {
     Thought(TextChunk),
     /// The agent's echo of a prompt; live ones repeat what was sent.
     UserMessage(TextChunk),
-    /// A piece of a message that is no text.
+    /// A piece of a message or thought that is no text.
     MessageContent {
+        /// It is one of a thought.
+        thought: bool,
         /// The agent's id of the message.
         message_id: Option<String>,
         /// The piece.
-        content: Content,
+        content: Box<Content>,
     },
     /// A tool call began or changed; an unknown id begins one.
     Tool(Box<ToolPatch>),
@@ -63,6 +65,17 @@ pub enum Update {
         id: String,
         /// How far it is.
         status: CompactionStatus,
+        /// What it keeps of the conversation, whole, if it says so at once.
+        summary: Option<String>,
+        /// Why it failed.
+        error: Option<String>,
+    },
+    /// More of what a compaction keeps of the conversation.
+    CompactionSummary {
+        /// The agent's id of the compaction.
+        id: String,
+        /// The piece.
+        text: String,
     },
     /// An update of a kind this version does not know, bounded.
     Unknown(Value),
@@ -110,11 +123,30 @@ pub enum Content {
     Resource {
         /// Where.
         uri: String,
+        /// MIME type.
+        mime: Option<String>,
         /// Its text; absent for binary content.
         text: Option<String>,
+        /// Its bytes, base64; absent for text.
+        blob: Option<String>,
     },
     /// A kind this version does not know.
     Unknown(Value),
+}
+
+impl Content {
+    /// A word for what it is.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Image { .. } => "image",
+            Self::Audio { .. } => "audio",
+            Self::Link { .. } => "link",
+            Self::Resource { .. } => "resource",
+            Self::Unknown(_) => "content of an unknown kind",
+        }
+    }
 }
 
 /// What is new about a tool call. `None` means *unchanged*.
@@ -204,6 +236,11 @@ pub enum ToolPart {
         /// The agent's id of it.
         id: String,
     },
+    /// Another session that the call is about, such as that of a subagent.
+    Session {
+        /// The agent's id of it.
+        id: String,
+    },
     /// A kind this version does not know.
     Unknown(Value),
 }
@@ -226,17 +263,6 @@ pub struct AgentModes {
     pub available: Vec<Choice>,
     /// The current one's id.
     pub current: String,
-}
-
-/// A slash command.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Command {
-    /// Name without the slash.
-    pub name: String,
-    /// What it does.
-    pub description: String,
-    /// What to type after it.
-    pub hint: Option<String>,
 }
 
 /// How bad a notice is.

@@ -82,6 +82,8 @@ calls! {
     /// `approval/list`: what waits for an answer.
     approval_list(ApprovalListParams) -> ApprovalListResult = APPROVAL_LIST;
     /// `approval/respond`: an answer, from a client that was not asked or could not answer in place.
+    thread_command_list(ThreadCommandListParams) -> ThreadCommandListResult = THREAD_COMMAND_LIST;
+    thread_config_option_list(ThreadConfigOptionListParams) -> ThreadConfigOptionListResult = THREAD_CONFIG_OPTION_LIST;
     approval_respond(ApprovalRespondParams) -> ApprovalRespondResult = APPROVAL_RESPOND;
     /// `op/submit`: a raw op.
     op_submit(OpSubmitParams) -> OpSubmitResult = OP_SUBMIT;

@@ -22,6 +22,8 @@ const MAX_PIECES: usize = 100_000;
 const JOIN_BYTES: usize = 64 << 10;
 /// Most of what the user said in one prompt.
 const PROMPT_BYTES: usize = 1 << 20;
+/// The longest result of a call that is kept as it came.
+const RESULT_BYTES: usize = 16 << 10;
 /// What a piece costs besides its texts.
 const PIECE_BYTES: usize = 256;
 /// What opens a turn of which the agent did not tell what was asked.
@@ -66,7 +68,8 @@ impl Transcript {
             | Update::MessageContent { .. }
             | Update::Plan(_)
             | Update::Notice { .. }
-            | Update::Compaction { .. }) => self.add(update),
+            | Update::Compaction { .. }
+            | Update::CompactionSummary { .. }) => self.add(update),
             // State of a session that is not in use, and what this version does not know.
             _ => {}
         }
@@ -229,10 +232,13 @@ fn write_update(batch: &mut Batch, turn: TurnId, items: &mut Items, update: Upda
     match update {
         Update::Message(chunk) => items.text(batch, turn, false, chunk),
         Update::Thought(chunk) => items.text(batch, turn, true, chunk),
-        Update::MessageContent { message_id, content } => items.content(batch, turn, message_id, &content),
+        Update::MessageContent { thought, message_id, content } => {
+            items.content(batch, turn, thought, message_id, *content);
+        }
         Update::Tool(patch) => items.tool(batch, turn, *patch, false),
         Update::Plan(plan) => items.plan(batch, turn, plan),
-        Update::Compaction { id, status } => items.compaction(batch, turn, id, status),
+        Update::Compaction { id, status, summary, .. } => items.compaction(batch, turn, id, status, summary),
+        Update::CompactionSummary { id, text } => items.compaction_summary(batch, turn, id, &text),
         Update::Notice { severity, title, description } => {
             let reason = match severity {
                 NoticeSeverity::Info => "agent_notice",
@@ -251,16 +257,17 @@ pub(crate) fn warning(reason: &str, message: String) -> FactBody {
     FactBody::Warning(Warning { message, reason: reason.to_owned(), terminal: false, request_id: None })
 }
 
-/// Without what no item is made of.
+/// Without a result that is longer than any that is shown.
 fn slim(patch: ToolPatch) -> ToolPatch {
-    ToolPatch { raw_output: None, ..patch }
+    let is_short = |result: &serde_json::Value| result.to_string().len() <= RESULT_BYTES;
+    ToolPatch { raw_output: patch.raw_output.filter(is_short), ..patch }
 }
 
 fn content_bytes(content: &Content) -> usize {
     match content {
         Content::Text(text) => text.len(),
         Content::Image { data, .. } | Content::Audio { data, .. } => data.len(),
-        Content::Resource { text: Some(text), .. } => text.len(),
+        Content::Resource { text, blob, .. } => text.as_ref().or(blob.as_ref()).map_or(0, String::len),
         _ => 0,
     }
 }
@@ -269,6 +276,7 @@ fn weight(update: &Update) -> usize {
     PIECE_BYTES
         + match update {
             Update::Message(chunk) | Update::Thought(chunk) => chunk.text.len(),
+            Update::CompactionSummary { text, .. } => text.len(),
             Update::MessageContent { content, .. } => content_bytes(content),
             Update::Tool(patch) => {
                 let parts = patch.content.iter().flatten().map(|part| match part {
@@ -283,8 +291,9 @@ fn weight(update: &Update) -> usize {
                     Some(OutputPatch::Append(text) | OutputPatch::Replace(text)) => text.len(),
                     None => 0,
                 };
-                let input = patch.raw_input.as_ref().map_or(0, |input| input.to_string().len());
-                parts.sum::<usize>() + output + input
+                let json = [&patch.raw_input, &patch.raw_output].into_iter().flatten();
+                let json: usize = json.map(|value| value.to_string().len()).sum();
+                parts.sum::<usize>() + output + json
             }
             _ => 0,
         }

@@ -111,7 +111,8 @@ fn what_comes_before_the_first_prompt_is_a_turn_too() {
         title: "Old".into(),
         description: Some("very".into()),
     });
-    transcript.take(Update::MessageContent { message_id: None, content: Content::Text("Hi".into()) });
+    let content = Box::new(Content::Text("Hi".into()));
+    transcript.take(Update::MessageContent { thought: false, message_id: None, content });
     assert_eq!(
         facts(transcript),
         [

@@ -240,14 +240,23 @@ pub fn form_out(form: &facts::Form, tool_call_id: Option<String>) -> ops::Form {
             .map(|option| ops::FormOption {
                 value: option.value.clone(),
                 label: option.label.clone(),
-                description: None,
+                description: option.description.clone(),
                 preview: None,
             })
             .collect(),
-        custom_answer_for: None,
-        default: None,
+        custom_answer_for: field.other_of.clone(),
+        default: field.default.clone(),
+        min: field.min.clone(),
+        max: field.max.clone(),
+        pattern: field.pattern.clone(),
+        format: field.format.clone(),
     };
-    ops::Form { message: form.message.clone(), tool_call_id, fields: form.fields.iter().map(field).collect() }
+    ops::Form {
+        message: form.message.clone(),
+        tool_call_id,
+        fields: form.fields.iter().map(field).collect(),
+        url: form.link.as_ref().map(|link| link.url.clone()),
+    }
 }
 
 /// Instructions for an agent, from the wire: both kinds in one text.
@@ -314,6 +323,7 @@ pub fn resolver_out(by: &facts::ResolvedBy) -> ops::Resolver {
             facts::ResolverKind::Interrupt => ops::ResolverKind::Interrupt,
             facts::ResolverKind::Restart => ops::ResolverKind::Restart,
             facts::ResolverKind::Unattended => ops::ResolverKind::Unattended,
+            facts::ResolverKind::Agent => ops::ResolverKind::Agent,
         },
         name: by.name.clone(),
     }

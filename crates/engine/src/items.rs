@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use signalbox_agents::{Content, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch};
 use signalbox_facts::{
     AgentText, CompactionStatus, ContextCompaction, Fact, FactBody, FileDiff, ItemKind, Location, Plan, Seq,
@@ -17,11 +17,13 @@ use crate::agent_input::launch_fields;
 use crate::batch::{Batch, Item};
 use crate::diff::{bounded_diff, file_diff};
 use crate::output::{Output, Piece};
+use crate::shown::{MAX_CONTENT_BYTES, bounded, cut, describe, media, tool_content, words};
 
 const MAX_TITLE_BYTES: usize = 512;
 const MAX_COMMAND_BYTES: usize = 16 << 10;
-const MAX_RAW_INPUT_BYTES: usize = 16 << 10;
-const MAX_CONTENT_BYTES: usize = 128 << 10;
+const MAX_ERROR_BYTES: usize = 4 << 10;
+const MAX_PLANS: usize = 16;
+const MAX_SUMMARY_BYTES: usize = 64 << 10;
 const MAX_LOCATIONS: usize = 256;
 const MAX_DIFFS: usize = 256;
 /// Calls of turns before that are remembered.
@@ -32,13 +34,14 @@ const MAX_EARLIER: usize = 1024;
 pub(crate) struct Items {
     cwd: PathBuf,
     text: Option<OpenText>,
-    plan: Option<(Seq, Plan)>,
+    /// By the agent's id, with its item.
+    plans: Vec<(Option<String>, Seq, Plan)>,
     tools: HashMap<String, Tool>,
     /// Ids in the order of their first mention, so that closing is in order.
     order: Vec<String>,
     /// Calls of turns before, the newest last: what still comes of them is not of this turn.
     earlier: VecDeque<String>,
-    compactions: HashMap<String, Seq>,
+    compactions: HashMap<String, Compaction>,
     /// The compaction that was asked for, while nobody has said that it is over, and whether the agent has told of it.
     asked_compaction: Option<(Seq, bool)>,
     output: bool,
@@ -64,10 +67,21 @@ struct Tool {
     declined: bool,
     /// The latest diffs, until the call has completed.
     diffs: Vec<FileDiff>,
+    /// Something of what it returned has been shown.
+    shown: bool,
     /// The agent has stated the command line; until then the title stands in for it.
     stated: bool,
     /// When it was first shown, Unix milliseconds.
     since_ms: i64,
+}
+
+/// A compaction that the agent has told of.
+#[derive(Debug)]
+struct Compaction {
+    item: Seq,
+    status: CompactionStatus,
+    /// What it keeps, as far as it has been told.
+    summary: String,
 }
 
 /// An open call.
@@ -120,16 +134,27 @@ impl Items {
         }
     }
 
-    /// A piece of an answer that is no text, shown as what text can say of it.
+    /// A piece of an answer or a thought that is no text: an image or a sound is an item of its own, of others it is shown
+    /// what text can say.
     pub(crate) fn content(
         &mut self,
         batch: &mut Batch,
         turn: TurnId,
+        thought: bool,
         message_id: Option<String>,
-        content: &Content,
+        content: Content,
     ) {
-        let text = describe(content);
-        self.text(batch, turn, false, TextChunk { message_id, text });
+        let Some((title, piece)) = media(&content) else {
+            let text = describe(&content);
+            return self.text(batch, turn, thought, TextChunk { message_id, text });
+        };
+        self.output = true;
+        self.text = None;
+        let mut call = Tool::new(format!("content-{}", batch.next_seq())).call;
+        call.title = title.to_owned();
+        call.status = ToolStatus::Completed;
+        call.content = Some(vec![piece]);
+        batch.push(Some(turn), Item::New, FactBody::ToolCall(Box::new(call)));
     }
 
     /// Ends the message or thought that is open: what follows is a new item.
@@ -137,13 +162,15 @@ impl Items {
         self.text = None;
     }
 
-    /// A plan, whole.
+    /// A plan, whole. An agent may have several, each with an id of its own.
     pub(crate) fn plan(&mut self, batch: &mut Batch, turn: TurnId, patch: PlanPatch) {
         let plan = Plan { entries: patch.entries, markdown: patch.markdown };
-        let item = match &self.plan {
-            Some((_, last)) if *last == plan => return,
-            Some((item, _)) => Item::Of(*item),
+        let known = self.plans.iter().position(|(id, ..)| *id == patch.id);
+        let item = match known.map(|place| &self.plans[place]) {
+            Some((_, _, last)) if *last == plan => return,
+            Some((_, item, _)) => Item::Of(*item),
             None if plan.entries.is_empty() && plan.markdown.is_none() => return,
+            None if self.plans.len() == MAX_PLANS => return,
             None => Item::New,
         };
         let seq = batch.push(Some(turn), item, FactBody::Plan(plan.clone()));
@@ -151,8 +178,10 @@ impl Items {
             self.text = None;
             self.output = true;
         }
-        let first = if let Item::Of(first) = item { first } else { seq };
-        self.plan = Some((first, plan));
+        match known {
+            Some(place) => self.plans[place].2 = plan,
+            None => self.plans.push((patch.id, seq, plan)),
+        }
     }
 
     /// The agent compacts its context.
@@ -162,23 +191,36 @@ impl Items {
         turn: TurnId,
         id: String,
         status: CompactionStatus,
+        summary: Option<String>,
     ) {
         self.output = true;
-        let body = FactBody::ContextCompaction(ContextCompaction { id: id.clone(), status });
         if let Some((item, claimed @ false)) = &mut self.asked_compaction {
             // The agent tells of the one that it was asked for.
             *claimed = true;
-            self.compactions.insert(id.clone(), *item);
+            let (item, summary) = (*item, String::new());
+            let status = CompactionStatus::InProgress;
+            self.compactions.insert(id.clone(), Compaction { item, status, summary });
         }
-        let item = match self.compactions.get(&id) {
-            Some(&item) => {
-                batch.push(Some(turn), Item::Of(item), body);
-                item
+        let known = self.compactions.get_mut(&id);
+        let summary = summary.map(|summary| cut(summary, MAX_SUMMARY_BYTES)).or_else(|| {
+            let ends = status != CompactionStatus::InProgress;
+            known
+                .as_ref()
+                .filter(|known| ends && !known.summary.is_empty())
+                .map(|known| known.summary.clone())
+        });
+        let body = ContextCompaction { id: id.clone(), status, summary: summary.clone() };
+        let item = match known {
+            Some(known) => {
+                known.status = status;
+                batch.push(Some(turn), Item::Of(known.item), FactBody::ContextCompaction(body));
+                known.item
             }
             None => {
-                let item = batch.push(Some(turn), Item::New, body);
+                let item = batch.push(Some(turn), Item::New, FactBody::ContextCompaction(body));
                 self.text = None;
-                self.compactions.insert(id, item);
+                let summary = summary.unwrap_or_default();
+                self.compactions.insert(id, Compaction { item, status, summary });
                 item
             }
         };
@@ -189,11 +231,27 @@ impl Items {
         }
     }
 
+    /// More of what a compaction keeps. It is stored with the compaction's end.
+    pub(crate) fn compaction_summary(&mut self, batch: &mut Batch, turn: TurnId, id: String, text: &str) {
+        if !self.compactions.contains_key(&id) {
+            self.compaction(batch, turn, id.clone(), CompactionStatus::InProgress, None);
+        }
+        let Some(known) = self.compactions.get_mut(&id) else { return };
+        let room = MAX_SUMMARY_BYTES.saturating_sub(known.summary.len());
+        known.summary.push_str(&text[..text.floor_char_boundary(room)]);
+        if known.status != CompactionStatus::InProgress {
+            let (status, summary) = (known.status, Some(known.summary.clone()));
+            let body = FactBody::ContextCompaction(ContextCompaction { id, status, summary });
+            batch.push(Some(turn), Item::Of(known.item), body);
+        }
+    }
+
     /// The turn is one that somebody asked for so that the agent compacts its context.
     pub(crate) fn compaction_asked(&mut self, batch: &mut Batch, turn: TurnId) {
         let body = FactBody::ContextCompaction(ContextCompaction {
             id: "requested".to_owned(),
             status: CompactionStatus::InProgress,
+            summary: None,
         });
         let item = batch.push(Some(turn), Item::New, body);
         self.text = None;
@@ -205,7 +263,8 @@ impl Items {
     pub(crate) fn compaction_ended(&mut self, batch: &mut Batch, turn: TurnId, completed: bool) {
         let Some((item, _)) = self.asked_compaction.take() else { return };
         let status = if completed { CompactionStatus::Completed } else { CompactionStatus::Failed };
-        let body = FactBody::ContextCompaction(ContextCompaction { id: "requested".to_owned(), status });
+        let id = "requested".to_owned();
+        let body = FactBody::ContextCompaction(ContextCompaction { id, status, summary: None });
         batch.push(Some(turn), Item::Of(item), body);
     }
 
@@ -393,6 +452,7 @@ impl Tool {
             output: Output::default(),
             declined: false,
             diffs: Vec::new(),
+            shown: false,
             stated: false,
             since_ms: 0,
         }
@@ -441,6 +501,7 @@ impl Tool {
             self.take_parts(parts, cwd);
         }
         self.take_status(patch.status, patch.cancelled);
+        self.take_result(patch.raw_output);
         let call = &mut self.call;
         if is_command(call) {
             if call.cwd.is_none() {
@@ -474,6 +535,32 @@ impl Tool {
         }
     }
 
+    /// What the call returned as the agent's model sees it: shown where nothing else was, and the reason of a failure.
+    fn take_result(&mut self, result: Option<Value>) {
+        let call = &mut self.call;
+        if !call.status.is_final() {
+            return;
+        }
+        self.shown |= call.content.is_some() || call.diffs.is_some() || !self.diffs.is_empty();
+        let words = result.and_then(words);
+        if call.status == ToolStatus::Failed && call.outcome.is_none() && !is_command(call) {
+            let said = call.content.iter().flatten().find_map(|piece| match piece {
+                ToolContent::Text { text } if !text.trim().is_empty() => Some(text.clone()),
+                _ => None,
+            });
+            if let Some(said) = said.or_else(|| words.clone()) {
+                call.error = Some(cut(said, MAX_ERROR_BYTES));
+            }
+        } else {
+            call.error = None;
+        }
+        let has_place = matches!(item_kind(call), ItemKind::McpToolCall | ItemKind::DynamicToolCall);
+        if let Some(words) = words.filter(|_| has_place && !self.shown && self.output.is_empty()) {
+            self.shown = true;
+            call.content = Some(vec![ToolContent::Text { text: cut(words, MAX_CONTENT_BYTES) }]);
+        }
+    }
+
     fn take_parts(&mut self, parts: Vec<ToolPart>, cwd: &Path) {
         let delete = self.call.kind.as_deref() == Some("delete");
         let mut diffs: Vec<FileDiff> = Vec::new();
@@ -486,7 +573,10 @@ impl Tool {
                 ToolPart::Patch(diff) if diffs.len() < MAX_DIFFS => diffs.push(bounded_diff(diff)),
                 // What a command wrote comes as output; text beside that describes it.
                 ToolPart::Content(Content::Text(_)) if is_command(&self.call) => {}
-                ToolPart::Content(one) => content.push(tool_content(one)),
+                ToolPart::Content(one) => content.extend(tool_content(one)),
+                ToolPart::Session { id } => {
+                    content.push(ToolContent::Text { text: format!("[session {id}]") });
+                }
                 ToolPart::Unknown(value) => {
                     content.push(ToolContent::Text { text: bounded(value).to_string() })
                 }
@@ -501,6 +591,7 @@ impl Tool {
             self.call.diffs = Some(diffs);
         }
         if !content.is_empty() {
+            self.shown = true;
             self.call.content = Some(content);
         }
     }
@@ -528,49 +619,6 @@ fn item_kind(call: &ToolCall) -> ItemKind {
         Some("edit" | "delete" | "move") => ItemKind::FileChange,
         _ => ItemKind::DynamicToolCall,
     }
-}
-
-fn tool_content(content: Content) -> ToolContent {
-    match content {
-        Content::Image { mime, data, uri } => ToolContent::Image {
-            url: uri.unwrap_or_else(|| {
-                if data.len() <= MAX_CONTENT_BYTES {
-                    format!("data:{mime};base64,{data}")
-                } else {
-                    String::new()
-                }
-            }),
-        },
-        Content::Link { uri, name } => ToolContent::Link { uri, name },
-        other => ToolContent::Text { text: cut(describe(&other), MAX_CONTENT_BYTES) },
-    }
-}
-
-/// What text can say of a piece of content.
-fn describe(content: &Content) -> String {
-    match content {
-        Content::Text(text) => text.clone(),
-        Content::Image { mime, data, uri: None } => format!("[image, {mime}, {} bytes]", data.len() / 4 * 3),
-        Content::Image { uri: Some(uri), .. } => format!("![image]({uri})"),
-        Content::Audio { mime, data } => format!("[audio, {mime}, {} bytes]", data.len() / 4 * 3),
-        Content::Link { uri, name } => format!("[{name}]({uri})"),
-        Content::Resource { uri, text } => text.clone().unwrap_or_else(|| format!("[resource {uri}]")),
-        Content::Unknown(value) => bounded(value.clone()).to_string(),
-    }
-}
-
-/// A JSON value, or a note that it was too large.
-fn bounded(value: Value) -> Value {
-    let length = value.to_string().len();
-    if length <= MAX_RAW_INPUT_BYTES { value } else { json!({ "omitted_bytes": length }) }
-}
-
-fn cut(mut text: String, bytes: usize) -> String {
-    if text.len() > bytes {
-        text.truncate(text.floor_char_boundary(bytes));
-        text.push('\u{2026}');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::shown::MAX_MEDIA_BYTES;
+use serde_json::json;
 use signalbox_facts::{Committed, FileChangeKind, PlanEntry, PlanStatus, SessionId};
 use uuid::Uuid;
 
@@ -268,4 +270,162 @@ fn an_unchanged_plan_is_no_fact() {
     story.items.plan(&mut story.batch, story.turn, plan());
     story.items.plan(&mut story.batch, story.turn, PlanPatch::default());
     assert_eq!(story.facts(), "1 i1: plan of 1\n2 i1: plan of 0\n");
+}
+
+fn pieces(story: Story) -> Vec<(String, Vec<ToolContent>)> {
+    let calls = story.batch.seal().1.into_iter().filter_map(|committed| match committed {
+        Committed::Fact(fact) => match &fact.body {
+            FactBody::ToolCall(call) => Some((call.title.clone(), call.content.clone()?)),
+            _ => None,
+        },
+        Committed::Signal(_) => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn an_image_in_an_answer_is_an_item_of_its_own_that_can_be_shown() {
+    let mut story = Story::new();
+    story.says("See:");
+    let image = |data: &str| Content::Image { mime: "image/png".into(), data: data.into(), uri: None };
+    let (batch, turn) = (&mut story.batch, story.turn);
+    story.items.content(batch, turn, false, None, image("AAAA"));
+    story.items.content(
+        batch,
+        turn,
+        false,
+        None,
+        Content::Link { uri: "https://x/".into(), name: "X".into() },
+    );
+    let long = "A".repeat(MAX_MEDIA_BYTES + 4);
+    story.items.content(batch, turn, true, None, image(&long));
+    let facts = story.facts();
+    let lines: Vec<_> = facts.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "1 i1: says \"See:\"",
+            "2 i2: DynamicToolCall \"Image\" Completed",
+            "3 i3: says \"[X](https://x/)\""
+        ]
+    );
+    assert_eq!(lines[3], "4 i4: thinks \"[image, image/png, 3145731 bytes]\"");
+}
+
+#[test]
+fn every_kind_of_content_of_a_call_is_shown() {
+    let mut story = Story::new();
+    let blob = |mime: &str| Content::Resource {
+        uri: "file:///a".into(),
+        mime: Some(mime.into()),
+        text: None,
+        blob: Some("AAAA".into()),
+    };
+    let text =
+        Content::Resource { uri: "file:///a".into(), mime: None, text: Some("words".into()), blob: None };
+    let all = [
+        Content::Audio { mime: "audio/wav".into(), data: "AAAA".into() },
+        blob("image/gif"),
+        blob("application/zip"),
+        text,
+        Content::Unknown(json!({"type":"hologram"})),
+    ];
+    let mut content: Vec<ToolPart> = all.into_iter().map(ToolPart::Content).collect();
+    content.push(ToolPart::Session { id: "c".into() });
+    story.tool(ToolPatch { kind: Some("fetch".into()), content: Some(content), ..patch("t") });
+    let (_, shown) = pieces(story).remove(0);
+    let text = |text: &str| ToolContent::Text { text: text.into() };
+    assert_eq!(
+        shown,
+        [
+            ToolContent::Audio { url: "data:audio/wav;base64,AAAA".into() },
+            ToolContent::Image { url: "data:image/gif;base64,AAAA".into() },
+            text("[resource file:///a, application/zip, 3 bytes]"),
+            ToolContent::Link { uri: "file:///a".into(), name: "file:///a".into() },
+            text("words"),
+            text("{\"type\":\"hologram\"}"),
+            text("[session c]"),
+        ]
+    );
+}
+
+#[test]
+fn a_result_that_is_shown_nowhere_else_is_shown_whatever_it_is() {
+    let results = [
+        (json!("plain"), "plain"),
+        (json!({"output": "words", "more": 1}), "words"),
+        (json!({"count": 3}), "{\"count\":3}"),
+        (json!([1, 2]), "[1,2]"),
+    ];
+    for (result, expected) in results {
+        let mut story = Story::new();
+        story.tool(ToolPatch { kind: Some("search".into()), ..patch("t") });
+        story.tool(ToolPatch {
+            status: Some(ToolStatus::Completed),
+            raw_output: Some(result.clone()),
+            ..patch("t")
+        });
+        let shown = pieces(story).remove(0).1;
+        assert_eq!(shown, [ToolContent::Text { text: expected.into() }], "{result}");
+    }
+    let mut story = Story::new();
+    let content = Some(vec![ToolPart::Content(Content::Text("seen".into()))]);
+    story.tool(ToolPatch { kind: Some("search".into()), content, ..patch("t") });
+    story.tool(ToolPatch {
+        status: Some(ToolStatus::Completed),
+        raw_output: Some(json!("again")),
+        ..patch("t")
+    });
+    assert_eq!(pieces(story).len(), 1, "what was shown is not shown again");
+}
+
+#[test]
+fn a_failed_edit_says_why() {
+    let mut story = Story::new();
+    story.tool(ToolPatch { kind: Some("edit".into()), ..patch("t") });
+    let content = Some(vec![ToolPart::Content(Content::Text("No such line.".into()))]);
+    story.tool(ToolPatch { status: Some(ToolStatus::Failed), content, ..patch("t") });
+    let (call, _) = story.items.call("t").unwrap();
+    assert_eq!(call.error.as_deref(), Some("No such line."));
+}
+
+#[test]
+fn each_plan_of_an_agent_is_an_item_and_a_removed_one_is_empty() {
+    let mut story = Story::new();
+    let mut plans = |id: &str, entries: &[&str]| {
+        let entry = |content: &&str| PlanEntry {
+            content: (*content).into(),
+            priority: None,
+            status: PlanStatus::Pending,
+        };
+        let entries = entries.iter().map(entry).collect();
+        let patch = PlanPatch { id: Some(id.into()), entries, markdown: None };
+        story.items.plan(&mut story.batch, story.turn, patch);
+    };
+    plans("a", &["one"]);
+    plans("b", &["two", "three"]);
+    plans("a", &["one", "more"]);
+    plans("b", &[]);
+    plans("c", &[]);
+    assert_eq!(story.facts(), "1 i1: plan of 1\n2 i2: plan of 2\n3 i1: plan of 2\n4 i2: plan of 0\n");
+}
+
+#[test]
+fn a_compactions_summary_comes_with_its_end_or_behind_it() {
+    let mut story = Story::new();
+    let (items, batch, turn) = (&mut story.items, &mut story.batch, story.turn);
+    items.compaction(batch, turn, "k".into(), CompactionStatus::InProgress, None);
+    items.compaction_summary(batch, turn, "k".into(), "What ");
+    items.compaction_summary(batch, turn, "k".into(), "was.");
+    items.compaction(batch, turn, "k".into(), CompactionStatus::Completed, None);
+    items.compaction_summary(batch, turn, "k".into(), " And more.");
+    let summaries = story.batch.seal().1.into_iter().filter_map(|committed| match committed {
+        Committed::Fact(fact) => match &fact.body {
+            FactBody::ContextCompaction(compaction) => Some(compaction.summary.clone()),
+            _ => None,
+        },
+        Committed::Signal(_) => None,
+    });
+    let summaries: Vec<_> = summaries.collect();
+    assert_eq!(summaries, [None, Some("What was.".to_owned()), Some("What was. And more.".to_owned())]);
 }

@@ -25,6 +25,7 @@ pub mod project;
 pub mod prompt;
 mod rejection;
 mod session;
+mod shown;
 mod stores;
 mod submission;
 mod title;

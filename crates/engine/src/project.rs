@@ -210,6 +210,8 @@ fn signal_event(signal: &Signal) -> Option<Event> {
         SignalBody::ConfigOptions(options) => {
             Event::ConfigOptions { session, options: options.iter().map(config_option).collect() }
         }
+        // The Op/Event protocol has no word for them.
+        SignalBody::Commands(_) => return None,
         SignalBody::ContextWindow(window) => Event::ContextWindow {
             session,
             used_tokens: window.used_tokens,
@@ -246,19 +248,21 @@ fn signal_event(signal: &Signal) -> Option<Event> {
 /// An agent option on the wire; booleans become a choice between `true` and `false`.
 #[must_use]
 pub fn config_option(option: &signalbox_facts::ConfigOption) -> ops::ConfigOption {
-    let choice = |id: &str, name: &str, description: Option<String>| ops::ConfigChoice {
+    let switch = |id: &str, name: &str| ops::ConfigChoice {
         id: id.to_owned(),
         name: name.to_owned(),
-        description,
+        description: None,
+        group: None,
+    };
+    let choice = |one: &signalbox_facts::Choice| ops::ConfigChoice {
+        id: one.id.clone(),
+        name: one.name.clone(),
+        description: one.description.clone(),
+        group: one.group.clone(),
     };
     let (current, choices) = match &option.current {
-        ConfigValue::Flag(flag) => {
-            (flag.to_string(), vec![choice("true", "On", None), choice("false", "Off", None)])
-        }
-        ConfigValue::Choice(current) => (
-            current.clone(),
-            option.choices.iter().map(|one| choice(&one.id, &one.name, one.description.clone())).collect(),
-        ),
+        ConfigValue::Flag(flag) => (flag.to_string(), vec![switch("true", "On"), switch("false", "Off")]),
+        ConfigValue::Choice(current) => (current.clone(), option.choices.iter().map(choice).collect()),
     };
     ops::ConfigOption {
         id: option.id.clone(),
@@ -266,6 +270,8 @@ pub fn config_option(option: &signalbox_facts::ConfigOption) -> ops::ConfigOptio
         category: option.category.clone(),
         current,
         choices,
+        description: option.description.clone(),
+        fixed: option.fixed,
     }
 }
 

@@ -363,6 +363,7 @@ impl Resolution {
                 ResolverKind::Interrupt => "interrupt",
                 ResolverKind::Restart => "restart",
                 ResolverKind::Unattended => "unattended",
+                ResolverKind::Agent => "agent",
             },
             name: resolved.by.name.clone(),
             decision: match resolved.decision {

@@ -405,6 +405,9 @@ pub struct ContextCompaction {
     pub id: String,
     /// How far it is.
     pub status: CompactionStatus,
+    /// What the agent kept of the conversation, in its own words, bounded; absent means unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 /// How far a compaction is.

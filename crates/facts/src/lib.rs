@@ -26,14 +26,15 @@ pub use fact::{
 };
 pub use ids::{DeviceId, InputId, Provider, Seq, SessionId, SubmissionId, TurnId};
 pub use pending::{
-    Decision, FieldKind, FieldOption, Form, FormField, InputKind, OptionKind, PendingInput, PermissionOption,
-    PermissionResolved, ResolvedBy, ResolverKind, SessionRule,
+    Decision, FieldKind, FieldOption, Form, FormField, FormLink, InputKind, OptionKind, PendingInput,
+    PermissionOption, PermissionResolved, ResolvedBy, ResolverKind, SessionRule,
 };
 pub use policy::{Mode, Policy, Sandbox};
 pub use prompt::{AdditionalContext, DocBlock, Prompt, TextSpan, TurnContext, canonical_text, display_text};
 pub use rows::{SessionRow, SessionSource, TurnRow};
 pub use signal::{
-    Choice, Committed, ConfigOption, ConfigValue, ContextWindow, Model, RateLimit, Signal, SignalBody,
+    Choice, Command, Committed, ConfigOption, ConfigValue, ContextWindow, Model, RateLimit, Signal,
+    SignalBody,
 };
 pub use tool::{
     FileChangeKind, FileDiff, ItemKind, Location, McpTool, ToolCall, ToolContent, ToolOutcome, ToolStatus,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::{InputId, Location, Seq};
 
@@ -86,8 +86,8 @@ pub struct PendingInput {
     pub form: Option<Form>,
 }
 
-/// A question's form, normalised from the agent's JSON Schema.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// A question's form, normalised from the agent's JSON Schema, or an address that the user is asked to open.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Form {
     /// The question.
     pub message: String,
@@ -96,10 +96,22 @@ pub struct Form {
     /// The agent's schema as it came, bounded, for clients that render schemas.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub schema: Value,
+    /// What is asked is to open this address; there are no fields then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<FormLink>,
+}
+
+/// An address that the user is asked to open, to go on there. It is shown, and never fetched by anybody but the user.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FormLink {
+    /// The agent's id of the question, by which it tells later that it is done.
+    pub id: String,
+    /// The address, `http` or `https`.
+    pub url: String,
 }
 
 /// One field of a form.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FormField {
     /// Property name in the answer.
     pub key: String,
@@ -117,13 +129,32 @@ pub struct FormField {
     /// Choices of `select` and `multi_select`, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<FieldOption>,
+    /// The value to start with, of the field's kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// The least: characters of a text, value of a number, choices of a multiple choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<Number>,
+    /// The most, counted likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Number>,
+    /// A regular expression that a text must match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// JSON Schema's word for what a text is: `email`, `uri`, `date`, `date-time`, others as they came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// The key of the choice whose answer in words of one's own this text is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_of: Option<String>,
 }
 
 /// Type of a form field.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldKind {
     /// Free text.
+    #[default]
     Text,
     /// Any number.
     Number,
@@ -144,6 +175,9 @@ pub struct FieldOption {
     pub value: String,
     /// Label for people.
     pub label: String,
+    /// More about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
 }
 
 /// What was decided, in the app-server API's words.
@@ -176,6 +210,8 @@ pub enum ResolverKind {
     Restart,
     /// Nobody was there to answer.
     Unattended,
+    /// The agent: what it asked for was done elsewhere.
+    Agent,
 }
 
 /// Resolver with its name where it has one.

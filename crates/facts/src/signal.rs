@@ -42,6 +42,8 @@ pub enum SignalBody {
     },
     /// The agent's options, the whole set.
     ConfigOptions(Vec<ConfigOption>),
+    /// The agent's slash commands, the whole set.
+    Commands(Vec<Command>),
     /// How full the context is.
     ContextWindow(ContextWindow),
     /// How much of its limits the agent's account has used.
@@ -75,7 +77,7 @@ pub struct Model {
 }
 
 /// A choice of a config option.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Choice {
     /// The value.
     pub id: String,
@@ -84,6 +86,9 @@ pub struct Choice {
     /// More about it.
     #[serde(default)]
     pub description: Option<String>,
+    /// Name of the group that the agent shows it in, if it has groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// The value of a config option.
@@ -106,11 +111,29 @@ pub struct ConfigOption {
     /// ACP category (`mode`, `model`, `thought_level`, …).
     #[serde(default)]
     pub category: Option<String>,
-    /// Current value.
+    /// More about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Current value; of an option of an unknown type its value as text.
     pub current: ConfigValue,
-    /// What a select option offers; groups are flattened.
+    /// What a select option offers, in the agent's order; those of a group follow each other.
     #[serde(default)]
     pub choices: Vec<Choice>,
+    /// It is of a type that this version does not know: shown, but it cannot be set.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
+}
+
+/// A slash command that the agent offers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Command {
+    /// Name without the slash.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// What to type after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// One limit on what the agent's account may use.

@@ -139,6 +139,11 @@ pub enum ToolContent {
         /// `data:` or other URL.
         url: String,
     },
+    /// Sound as a data URL or a link; data is bounded.
+    Audio {
+        /// `data:` or other URL.
+        url: String,
+    },
     /// A link to a resource.
     Link {
         /// Where.

@@ -404,6 +404,11 @@ fn server_requests_have_the_shape_existing_clients_read() {
             with(json!({"serverName": "codex", "mode": "form", "message": "Which?", "requestedSchema": {
                 "type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]}})),
         ),
+        (
+            method::MCP_SERVER_ELICITATION_REQUEST,
+            with(json!({"serverName": "codex", "mode": "url", "message": "Log in", "elicitationId": "e",
+                "url": "https://x.test/"})),
+        ),
     ];
     let mut seen = BTreeSet::new();
     for (method, params) in samples {

@@ -74,6 +74,11 @@ impl Peer {
         answer.await.map_err(|_| Gone)
     }
 
+    /// Sends a notification.
+    pub(crate) async fn notify(&self, method: &str, params: &Value) -> Result<(), Gone> {
+        self.outbox.send(frame(&json!({"jsonrpc": "2.0", "method": method, "params": params}))).await
+    }
+
     /// Sends a request whose answer nobody will wait for.
     pub(crate) async fn tell(&self, method: &str, params: &Value) -> Result<(), Gone> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed);

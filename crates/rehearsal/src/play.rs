@@ -107,6 +107,7 @@ async fn one(turn: &Turn, step: &Step) -> Played {
             Some(session) => Ok(turn.peer.update(session, update).await?),
             None => turn.update(update.clone()).await,
         },
+        Step::Notification { method, params } => Ok(turn.peer.notify(method, params).await?),
         Step::Request { method, params, wait } => requests(turn, method, params, *wait).await,
         Step::EndWith(reason) => Err(Stop::Reason(reason.clone())),
         Step::Misspelt { line, form } => {

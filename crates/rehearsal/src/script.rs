@@ -64,6 +64,11 @@ pub(crate) enum Step {
         session: Option<String>,
         update: Value,
     },
+    /// A notification exactly as written.
+    Notification {
+        method: String,
+        params: Value,
+    },
     /// Requests exactly as written, all open at once.
     Request {
         method: String,
@@ -216,6 +221,12 @@ fn directive(word: &str, rest: &str) -> Option<Result<Step, &'static str>> {
         "send-request" => ("send-request METHOD JSON", request(rest, Wait::Now)),
         "send-unheard" => ("send-unheard METHOD JSON", request(rest, Wait::Never)),
         "send-late" => ("send-late METHOD JSON", request(rest, Wait::Late)),
+        "send-notification" => {
+            let step = rest.split_once(' ').and_then(|(method, params)| {
+                Some(Step::Notification { method: method.to_owned(), params: json(params)? })
+            });
+            ("send-notification METHOD JSON", step)
+        }
         "end-with" => ("end-with REASON", words(rest).map(Step::EndWith)),
         _ => return None,
     };
@@ -359,7 +370,7 @@ mod tests {
     #[test]
     fn raw_messages_need_their_json() {
         let steps = parse(
-            "send-request a/b [{\"x\":1},{}]\nsend-late m {}\nsend-update-as s {\"y\":2}\nsend-update no\nsend-request a/b []",
+            "send-request a/b [{\"x\":1},{}]\nsend-late m {}\nsend-update-as s {\"y\":2}\nsend-update no\nsend-request a/b []\nsend-notification n\nsend-notification n {}",
         )
         .unwrap();
         let request = |method: &str, params, wait| Step::Request { method: method.to_owned(), params, wait };
@@ -368,7 +379,8 @@ mod tests {
         assert_eq!(steps[1], request("m", vec![empty()], Wait::Late));
         let update = serde_json::json!({"y": 2});
         assert_eq!(steps[2], Step::Update { session: Some("s".to_owned()), update });
-        assert!(steps[3..].iter().all(|step| matches!(step, Step::Misspelt { .. })));
+        assert!(steps[3..6].iter().all(|step| matches!(step, Step::Misspelt { .. })));
+        assert_eq!(steps[6], Step::Notification { method: "n".to_owned(), params: empty() });
     }
 
     #[test]

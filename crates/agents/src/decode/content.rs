@@ -37,7 +37,9 @@ pub(crate) fn content(value: Value) -> Content {
             let mut resource = take_object(&mut object, "resource").unwrap_or_default();
             Content::Resource {
                 uri: take_text(&mut resource, "uri").unwrap_or_default(),
+                mime: take_filled(&mut resource, "mimeType"),
                 text: take_text(&mut resource, "text"),
+                blob: take_filled(&mut resource, "blob"),
             }
         }
         _ => Content::Unknown(Value::Object(object)),
@@ -70,6 +72,7 @@ fn tool_part(value: Value, cwd: &Path) -> ToolPart {
             old_text: take_text(&mut object, "oldText"),
             new_text: take_text(&mut object, "newText").unwrap_or_default(),
         },
+        "session" => ToolPart::Session { id: take_text(&mut object, "sessionId").unwrap_or_default() },
         "terminal" => ToolPart::Terminal { id: take_text(&mut object, "terminalId").unwrap_or_default() },
         // A block without its wrapper.
         "text" | "image" | "audio" | "resource" | "resource_link" => {

@@ -1,10 +1,12 @@
 //! Tolerant decoding of what agents send: every field by itself, from JSON values, never an error for a whole message.
 
 pub(crate) mod asked;
+mod child;
 mod content;
 mod diff;
 pub(crate) mod fast;
 mod fields;
+pub(crate) mod form;
 mod hello;
 mod line;
 mod listed;
@@ -17,6 +19,7 @@ mod update;
 mod usage;
 pub(crate) mod v2;
 
+pub(crate) use child::{ChildState, child_state, texts_of};
 pub(crate) use fields::{Object, take_text};
 pub(crate) use hello::{Hello, hello};
 pub(crate) use line::{Line, MAX_VALUES, RpcError, has_too_many_values, line, rpc_error};

@@ -6,9 +6,15 @@ use signalbox_facts::{Choice, ConfigOption, ConfigValue, Model};
 use super::fields::{into_object, take_filled, take_list, take_text, text};
 use crate::update::AgentModes;
 
-/// The whole set of config options. Entries without an id are left out, unknown types too (they could not be set).
+/// Options kept; choices of one, groups taken together.
+const MAX_OPTIONS: usize = 200;
+const MAX_CHOICES: usize = 2000;
+/// The value of an option of an unknown type, as text.
+const MAX_VALUE_CHARS: usize = 200;
+
+/// The whole set of config options; entries without an id are left out.
 pub(crate) fn config_options(list: Vec<Value>) -> Vec<ConfigOption> {
-    list.into_iter().filter_map(config_option).collect()
+    list.into_iter().take(MAX_OPTIONS).filter_map(config_option).collect()
 }
 
 fn config_option(value: Value) -> Option<ConfigOption> {
@@ -17,31 +23,54 @@ fn config_option(value: Value) -> Option<ConfigOption> {
     let id = take_filled(&mut object, "id").or_else(|| take_filled(&mut object, "configId"))?;
     let name = take_filled(&mut object, "name").unwrap_or_else(|| id.clone());
     let category = take_filled(&mut object, "category");
-    let choices = take_list(&mut object, "options").map(choices).unwrap_or_default();
-    let boolean = text(&object, "type") == Some("boolean");
-    let current = match object.get_mut("currentValue").map(Value::take) {
-        Some(Value::Bool(flag)) => ConfigValue::Flag(flag),
-        Some(Value::String(choice)) if !boolean => ConfigValue::Choice(choice),
-        _ if boolean => ConfigValue::Flag(false),
-        _ if choices.is_empty() => return None,
-        _ => ConfigValue::Choice(String::new()),
+    let description = take_filled(&mut object, "description");
+    let mut choices = Vec::new();
+    add_choices(take_list(&mut object, "options").unwrap_or_default(), None, &mut choices);
+    let value = object.get_mut("currentValue").map(Value::take).unwrap_or_default();
+    let (current, fixed) = match (text(&object, "type"), value) {
+        (Some("boolean"), Value::Bool(flag)) => (ConfigValue::Flag(flag), false),
+        (Some("boolean"), _) => (ConfigValue::Flag(false), false),
+        (Some("select") | None, Value::String(choice)) => {
+            let fixed = choices.is_empty();
+            (ConfigValue::Choice(choice), fixed)
+        }
+        (None, Value::Bool(flag)) => (ConfigValue::Flag(flag), false),
+        (Some("select") | None, _) if !choices.is_empty() => (ConfigValue::Choice(String::new()), false),
+        // What can be set of it, and how, is not known; that it is there is.
+        (_, value) => (ConfigValue::Choice(shown(value)), true),
     };
-    Some(ConfigOption { id, name, category, current, choices })
+    if fixed {
+        choices.clear();
+    }
+    Some(ConfigOption { id, name, category, description, current, choices, fixed })
 }
 
-/// Choices, flat or in groups (groups are flattened).
-fn choices(list: Vec<Value>) -> Vec<Choice> {
-    let mut all = Vec::with_capacity(list.len());
+/// A value of any type as text.
+fn shown(value: Value) -> String {
+    let text = match value {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    text.chars().take(MAX_VALUE_CHARS).collect()
+}
+
+/// Choices, flat or in groups; those of a group know its name.
+fn add_choices(list: Vec<Value>, group: Option<&str>, all: &mut Vec<Choice>) {
     for value in list {
+        if all.len() == MAX_CHOICES {
+            return;
+        }
         let Ok(mut object) = into_object(value) else { continue };
-        if let Some(group) = take_list(&mut object, "options") {
-            all.extend(choices(group));
+        if let Some(inner) = take_list(&mut object, "options").filter(|_| group.is_none()) {
+            let name = take_filled(&mut object, "name").or_else(|| take_filled(&mut object, "group"));
+            add_choices(inner, Some(name.as_deref().unwrap_or_default()), all);
         } else if let Some(id) = take_text(&mut object, "value") {
             let name = take_filled(&mut object, "name").unwrap_or_else(|| id.clone());
-            all.push(Choice { id, name, description: take_filled(&mut object, "description") });
+            let group = group.filter(|name| !name.is_empty()).map(str::to_owned);
+            all.push(Choice { id, name, description: take_filled(&mut object, "description"), group });
         }
     }
-    all
 }
 
 /// The `models` of older agents: those on offer and the current one.
@@ -67,7 +96,7 @@ pub(crate) fn modes(value: Value) -> Option<AgentModes> {
         let mut object = into_object(value).ok()?;
         let id = take_filled(&mut object, "id")?;
         let name = take_filled(&mut object, "name").unwrap_or_else(|| id.clone());
-        Some(Choice { id, name, description: take_filled(&mut object, "description") })
+        Some(Choice { id, name, description: take_filled(&mut object, "description"), group: None })
     });
     Some(AgentModes { available: available.collect(), current })
 }
@@ -79,24 +108,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_flattened_and_odd_entries_left_out() {
+    fn choices_keep_their_group_and_unknown_types_are_shown_but_fixed() {
         let Value::Array(list) = json!([
             {"id":"model","category":"model","type":"select","currentValue":"b","options":[
                 {"group":"g","name":"G","options":[{"value":"a","name":"A"},{"value":"b"}]},
                 {"group":"h","name":"H","options":[{"value":"c","name":"C","description":null}]}]},
             {"id":"fast","name":"Fast","type":"boolean","currentValue":true},
             {"name":"no id","type":"boolean","currentValue":true},
-            {"id":"slider","type":"range","currentValue":3},
+            {"id":"slider","type":"range","currentValue":3,"description":"How far","options":[{"value":"x"}]},
             "text"
         ]) else {
             panic!()
         };
         let options = config_options(list);
-        assert_eq!(options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>(), ["model", "fast"]);
         assert_eq!(
-            options[0].choices.iter().map(|choice| choice.id.as_str()).collect::<Vec<_>>(),
-            ["a", "b", "c"]
+            options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>(),
+            ["model", "fast", "slider"]
         );
-        assert_eq!(options[1].current, ConfigValue::Flag(true));
+        let choices = options[0].choices.iter();
+        assert_eq!(
+            choices.map(|choice| (choice.id.as_str(), choice.group.as_deref())).collect::<Vec<_>>(),
+            [("a", Some("G")), ("b", Some("G")), ("c", Some("H"))]
+        );
+        assert_eq!((&options[1].current, options[1].fixed), (&ConfigValue::Flag(true), false));
+        let slider = &options[2];
+        assert_eq!((&slider.current, slider.fixed), (&ConfigValue::Choice("3".into()), true));
+        assert_eq!((slider.choices.len(), slider.description.as_deref()), (0, Some("How far")));
     }
 }

@@ -11,10 +11,10 @@ use super::*;
 use crate::presets::preset;
 use crate::update::{OutputPatch, ToolPatch, Update};
 
-/// Updates that mean nothing to us, and why; one that is not among them fails the tests.
+/// Updates that are not read here, and why; one that is not among them fails the tests.
 const UNKNOWN: [(&str, &str); 2] = [
-    ("subagent_update", "only sent to clients that say they show subagents"),
-    ("session_message", "only sent to clients that say they show subagents"),
+    ("subagent_update", "read by the driver, which knows the sessions of subagents"),
+    ("session_message", "read by the driver, which knows the sessions of subagents"),
 ];
 
 /// What an agent said in a recording, a message a line; an empty one where a prompt begins.
@@ -82,7 +82,7 @@ fn check(provider: &str, recording: &str, expected: ExpectFile) {
                     format!("asks [{}] about {}", kinds.join(" "), tool_text(&tool))
                 }
                 "elicitation/create" => {
-                    let form = asked::form(&mut params).unwrap();
+                    let form = form::form(&mut params, quirks.other_suffix).unwrap();
                     let fields: Vec<_> =
                         form.fields.iter().map(|field| format!("{}: {:?}", field.key, field.kind)).collect();
                     format!("asks form [{}]", fields.join(", "))

@@ -1,18 +1,22 @@
 //! `session/update`: from its kind to the internal model.
 
 use serde_json::{Value, json};
-use signalbox_facts::{CompactionStatus, ConfigOption};
+use signalbox_facts::{Command, CompactionStatus, ConfigOption};
 
 use super::content::content;
 use super::fields::{Object, take_filled, take_list, take_object, take_text, text};
 use super::v2::State;
 use super::{ToolContext, ToolMemory, config_options, plan, tool_patch};
-use crate::update::{Command, Content, NoticeSeverity, TextChunk, ToolPatch, Update};
+use crate::update::{Content, NoticeSeverity, TextChunk, ToolPatch, Update};
 
 /// An unknown update longer than this is kept by its kind only.
 const UNKNOWN_BYTES: usize = 16 << 10;
+/// Stands for the id of a compaction that has none.
+const COMPACTION: &str = "compaction";
 /// Slash commands kept; some agents have hundreds.
 const MAX_COMMANDS: usize = 1000;
+/// Of each text of a command; what else they carry (some have whole manuals in `_meta`) is not kept.
+const MAX_COMMAND_CHARS: usize = 500;
 
 /// A decoded update, or one that changes what the driver itself keeps.
 #[derive(Debug)]
@@ -45,11 +49,16 @@ pub(crate) fn update(
         "agent_message_chunk" => match chunk(&mut object) {
             Ok(chunk) if chunk.text.is_empty() => return Decoded::Nothing,
             Ok(chunk) => Update::Message(chunk),
-            Err((message_id, content)) => Update::MessageContent { message_id, content },
+            Err((message_id, content)) => {
+                Update::MessageContent { thought: false, message_id, content: Box::new(content) }
+            }
         },
         "agent_thought_chunk" => match chunk(&mut object) {
-            Ok(chunk) if !chunk.text.is_empty() => Update::Thought(chunk),
-            _ => return Decoded::Nothing,
+            Ok(chunk) if chunk.text.is_empty() => return Decoded::Nothing,
+            Ok(chunk) => Update::Thought(chunk),
+            Err((message_id, content)) => {
+                Update::MessageContent { thought: true, message_id, content: Box::new(content) }
+            }
         },
         "user_message_chunk" => match chunk(&mut object) {
             Ok(chunk) if !chunk.text.is_empty() => Update::UserMessage(chunk),
@@ -91,15 +100,19 @@ pub(crate) fn update(
             description: take_filled(&mut object, "description"),
         },
         "compaction_update" => Update::Compaction {
-            id: take_filled(&mut object, "compactionId").unwrap_or_else(|| "compaction".to_owned()),
+            id: take_filled(&mut object, "compactionId").unwrap_or_else(|| COMPACTION.to_owned()),
             status: match text(&object, "status") {
                 Some("completed") => CompactionStatus::Completed,
                 Some("failed" | "cancelled") => CompactionStatus::Failed,
                 _ => CompactionStatus::InProgress,
             },
+            summary: take_list(&mut object, "summary").map(texts).filter(|text| !text.is_empty()),
+            error: take_filled(&mut object, "error"),
         },
-        // The summary is for the model; that there was a compaction is shown already.
-        "compaction_summary_chunk" => return Decoded::Nothing,
+        "compaction_summary_chunk" => Update::CompactionSummary {
+            id: take_filled(&mut object, "compactionId").unwrap_or_else(|| COMPACTION.to_owned()),
+            text: texts(vec![object.get_mut("content").map(Value::take).unwrap_or_default()]),
+        },
         _ if bytes > UNKNOWN_BYTES => Update::Unknown(json!({"sessionUpdate": kind, "omittedBytes": bytes})),
         _ => {
             object.insert("sessionUpdate".to_owned(), Value::String(kind));
@@ -116,16 +129,26 @@ fn chunk(object: &mut Object) -> Result<TextChunk, (Option<String>, Content)> {
     }
 }
 
+/// The texts among some content blocks.
+fn texts(blocks: Vec<Value>) -> String {
+    let texts = blocks.into_iter().filter_map(|block| match content(block) {
+        Content::Text(text) => Some(text),
+        _ => None,
+    });
+    texts.collect()
+}
+
 /// The slash commands of an update, or of the answer to an opening request.
 pub(crate) fn commands(object: &mut Object) -> Vec<Command> {
     let list = take_list(object, "availableCommands").unwrap_or_default();
     let commands = list.into_iter().filter_map(|value| {
         let Value::Object(mut command) = value else { return None };
         let mut input = take_object(&mut command, "input").unwrap_or_default();
+        let short = |text: String| text.chars().take(MAX_COMMAND_CHARS).collect::<String>();
         Some(Command {
-            name: take_filled(&mut command, "name")?,
-            description: take_text(&mut command, "description").unwrap_or_default(),
-            hint: take_filled(&mut input, "hint"),
+            name: take_filled(&mut command, "name").map(short)?,
+            description: take_text(&mut command, "description").map(short).unwrap_or_default(),
+            hint: take_filled(&mut input, "hint").map(short),
         })
     });
     commands.take(MAX_COMMANDS).collect()

@@ -1,10 +1,12 @@
 //! What the agent asks: permission requests and questions, each answered exactly once, and all else refused at once.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::conversation::Conversation;
-use crate::decode::{self, asked, v2};
+use crate::decode::{self, asked, form, v2};
 use crate::event::{AgentEvent, RequestKey};
 use crate::handle::{Answer, ElicitationAnswer};
 use crate::update::ToolPatch;
@@ -19,6 +21,8 @@ pub(super) struct Asked {
     /// The agent's id, as it came.
     id: Value,
     kind: Kind,
+    /// Of an address to open: the agent's id of it, by which it tells that it is done.
+    link: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +43,10 @@ impl Conversation {
             }
         };
         if self.is_cancelling() || self.asked.len() >= MAX_OPEN {
-            return self.answer_cancelled(&Asked { id, kind });
+            return self.answer_cancelled(&Asked { id, kind, link: None });
         }
+        let session = decode::take_text(&mut params, "sessionId").filter(|session| self.is_child(session));
+        let mut link = None;
         self.next_key += 1;
         let key = RequestKey(self.next_key);
         let event = match kind {
@@ -60,20 +66,56 @@ impl Conversation {
                     (tool.unwrap_or_else(|| ToolPatch { id: own_id, ..ToolPatch::default() }), options)
                 };
                 self.tools = tools;
+                let mut tool = tool;
+                if let Some(session) = &session {
+                    self.of_child(session, &mut tool);
+                }
                 AgentEvent::Permission { key, tool: Box::new(tool), options }
             }
             Kind::Elicitation => {
-                let tool_call = decode::take_text(&mut params, "toolCallId");
-                match asked::form(&mut params) {
-                    Some(form) => AgentEvent::Elicitation { key, tool_call, form: Box::new(form) },
-                    // A link to open: not advertised, so not to be expected.
-                    None => return self.wire.elicitation(&id, ElicitationAnswer::Decline),
+                let tool_call = decode::take_text(&mut params, "toolCallId").map(|id| match &session {
+                    Some(session) => format!("{session}/{id}"),
+                    None => id,
+                });
+                match form::form(&mut params, self.quirks.other_suffix) {
+                    Ok(form) => {
+                        link = form.link.as_ref().map(|link| link.id.clone());
+                        AgentEvent::Elicitation { key, tool_call, form: Box::new(form) }
+                    }
+                    Err(unaskable) => return self.decline_unaskable(&id, unaskable),
                 }
             }
         };
         self.works_on();
-        self.asked.insert(key, Asked { id, kind });
-        self.emit(event, bytes);
+        self.asked.insert(key, Asked { id, kind, link });
+        if self.is_ready() {
+            self.emit(event, bytes);
+        } else {
+            // The session may not open before this is answered.
+            self.out.push((event, bytes));
+        }
+    }
+
+    fn decline_unaskable(&mut self, id: &Value, unaskable: form::Unaskable) {
+        let what = match unaskable {
+            form::Unaskable::Mode => "in a form that signalbox does not know",
+            form::Unaskable::Address => "to open something that is no web address",
+        };
+        self.wire.elicitation(id, ElicitationAnswer::Decline);
+        let message = format!("{} asked {what}; that was declined", self.info.name);
+        self.warn("question_declined", message);
+    }
+
+    /// The agent says that what an address was to be opened for is done.
+    pub(super) fn elicitation_completed(&mut self, params: &Map<String, Value>) {
+        let done = params.get("elicitationId").and_then(Value::as_str);
+        let is_it = |asked: &Asked| asked.link.is_some() && asked.link.as_deref() == done;
+        let found = self.asked.iter().find(|(_, asked)| is_it(asked)).map(|(key, _)| *key);
+        // One that was answered before is no longer here, and nothing is to be told about it.
+        if let Some((key, asked)) = found.and_then(|key| Some((key, self.asked.remove(&key)?))) {
+            self.wire.elicitation(&asked.id, ElicitationAnswer::Accept(BTreeMap::new()));
+            self.emit(AgentEvent::DoneElsewhere { key }, 0);
+        }
     }
 
     pub(super) fn answer_permission(&mut self, key: RequestKey, answer: Answer, now: Instant) {

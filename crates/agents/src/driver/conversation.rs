@@ -15,6 +15,7 @@ use super::asked::Asked;
 use super::opening::{EarlyUpdate, Replay, Way};
 use super::prompt::Running;
 use super::settings::{Origin, Settings, Wanted};
+use super::subagents::Children;
 use crate::decode::{self, Hello, Line, RpcError, ToolContext, ToolMemory, v2};
 use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason, RefusedSetting, RequestKey};
 use crate::handle::{Request, Stage, Token};
@@ -168,6 +169,8 @@ pub(super) struct Conversation {
     pub(super) v2: v2::Memory,
     /// The agent last said that it works (version 2).
     pub(super) busy: bool,
+    /// Sessions of the agent's own agents.
+    pub(super) children: Children,
     /// Updates that came before the session's id.
     pub(super) early: Vec<EarlyUpdate>,
     pub(super) early_bytes: usize,
@@ -232,6 +235,7 @@ impl Conversation {
             tools: ToolMemory::default(),
             v2: v2::Memory::default(),
             busy: false,
+            children: Children::default(),
             early: Vec::new(),
             early_bytes: 0,
             held: Vec::new(),
@@ -401,6 +405,7 @@ impl Conversation {
     ) {
         match method {
             "session/update" => self.session_update(params, bytes, now),
+            "elicitation/complete" => self.elicitation_completed(&params),
             "$/cancel_request" => self.withdrawn(params.get("requestId").unwrap_or(&Value::Null)),
             // Agents send dozens of their own; they mean nothing to us.
             _ => tracing::trace!(method, "a notification of the agent is ignored"),
@@ -488,6 +493,8 @@ impl Conversation {
         }
         let phase = match &self.phase {
             Phase::Initializing { until } => Some(*until),
+            // It may wait for an answer to a question of its own.
+            Phase::Authenticating | Phase::Opening if !self.asked.is_empty() => None,
             Phase::Authenticating | Phase::Opening => Some(self.last_heard + self.limits.session),
             Phase::Settling => self.replay.as_ref().map(|replay| replay.last + self.limits.replay_quiet),
             Phase::Met | Phase::Arranging(_) | Phase::Ready => None,
@@ -518,7 +525,7 @@ impl Conversation {
 
     /// Looks which deadlines are over.
     pub(super) fn tick(&mut self, now: Instant) {
-        let silent = now >= self.last_heard + self.limits.session;
+        let silent = self.asked.is_empty() && now >= self.last_heard + self.limits.session;
         match &self.phase {
             Phase::Initializing { until } if now >= *until => {
                 let (name, seconds) = (&self.info.name, self.patience.as_secs_f32());

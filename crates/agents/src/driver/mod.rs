@@ -4,6 +4,8 @@
 //! read. So a cancel, an answer or a stop always gets through.
 
 mod asked;
+#[cfg(test)]
+mod content_tests;
 mod conversation;
 mod foreground;
 #[cfg(test)]
@@ -13,6 +15,7 @@ mod opening;
 mod prompt;
 mod sessions;
 mod settings;
+mod subagents;
 #[cfg(test)]
 mod tests;
 mod updates;

@@ -45,6 +45,7 @@ impl Conversation {
         self.prompted = true;
         // Ids come again in another turn, for other calls.
         self.tools.clear();
+        self.children.turn_begins();
         let blocks = prompt.blocks.into_iter().map(|block| self.fitting(block)).collect();
         let session = self.session.clone().unwrap_or_default();
         // An answer to an earlier prompt that is still to come must not be taken for one to this.

@@ -104,6 +104,7 @@ impl Settings {
                 id: model.id.clone(),
                 name: model.name.clone(),
                 description: model.description.clone(),
+                group: None,
             });
             all.push(select(MODEL, "Model", current, choices.collect()));
         }
@@ -179,11 +180,21 @@ impl Settings {
                 None => Err(RefusedSetting::NotOffered("a reasoning effort".to_owned())),
             },
             Wanted::Option(id, value) => match (self.config.iter().find(|option| option.id == *id), value) {
-                (Some(option), ConfigValue::Choice(choice)) => choose(option, choice),
-                (Some(option), value) if option.current == *value => Ok(Means::Nothing),
-                (Some(option), ConfigValue::Flag(_)) if matches!(option.current, ConfigValue::Flag(_)) => {
-                    Ok(Means::Option(id.clone(), value.clone()))
-                }
+                (Some(option), _) if option.fixed => Err(RefusedSetting::NotOffered(format!(
+                    "a choice for {}: it is an option of a type that signalbox cannot set",
+                    option.name
+                ))),
+                (Some(option), value) => match (&option.current, flag_of(value)) {
+                    (ConfigValue::Flag(now), Some(flag)) if *now == flag => Ok(Means::Nothing),
+                    (ConfigValue::Flag(_), Some(flag)) => {
+                        Ok(Means::Option(id.clone(), ConfigValue::Flag(flag)))
+                    }
+                    (ConfigValue::Flag(_), None) => Err(RefusedSetting::NotOffered(format!(
+                        "anything but true and false as {}",
+                        option.name
+                    ))),
+                    (ConfigValue::Choice(_), _) => choose(option, &text_of(value)),
+                },
                 (None, ConfigValue::Choice(choice)) if id == MODE && self.modes.is_some() => {
                     self.means(&Wanted::Mode(choice.clone()))
                 }
@@ -235,8 +246,26 @@ fn select(id: &str, name: &str, current: &str, choices: Vec<Choice>) -> ConfigOp
         id: id.to_owned(),
         name: name.to_owned(),
         category: Some(id.to_owned()),
+        description: None,
         current: ConfigValue::Choice(current.to_owned()),
         choices,
+        fixed: false,
+    }
+}
+
+/// A switch's value, which callers may have as text.
+fn flag_of(value: &ConfigValue) -> Option<bool> {
+    match value {
+        ConfigValue::Flag(flag) => Some(*flag),
+        ConfigValue::Choice(text) => text.parse().ok(),
+    }
+}
+
+/// A choice's id; one may be called `true`.
+fn text_of(value: &ConfigValue) -> String {
+    match value {
+        ConfigValue::Flag(flag) => flag.to_string(),
+        ConfigValue::Choice(choice) => choice.clone(),
     }
 }
 
@@ -394,6 +423,10 @@ impl Conversation {
         let ids: Vec<u64> = self.calls.iter().filter(|(_, call)| over(call)).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(Call::Set { origin, wanted, .. }) = self.calls.remove(&id) {
+                // So that it does not take effect later, behind everybody's back.
+                if let Err(error) = self.wire.give_up(id) {
+                    tracing::debug!(%error, "a setting is given up without a word");
+                }
                 self.settled(origin, &wanted, Err(RefusedSetting::NoAnswer));
                 self.arrange(now);
                 self.pump(now);

@@ -23,7 +23,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    fn new(open: OpenSession) -> Self {
+    pub(super) fn new(open: OpenSession) -> Self {
         Self::offering(1, open)
     }
 
@@ -57,7 +57,7 @@ impl Talk {
     }
 
     /// Open and ready, with nothing left to take.
-    fn ready() -> Self {
+    pub(super) fn ready() -> Self {
         let mut this = Self::new(OpenSession { cwd: "/w".into(), ..OpenSession::default() });
         this.hears(json!({"id":1,"result":{"protocolVersion":1}}));
         this.hears(json!({"id":2,"result":{"sessionId":"s","models":{"currentModelId":"a","availableModels":[{"modelId":"a"},{"modelId":"b"}]}}}));
@@ -257,7 +257,7 @@ fn a_setting_without_answer_is_given_up_and_the_prompt_behind_it_goes_out() {
     talk.prompts();
     assert_eq!(talk.sent(), ["session/set_model"]);
     talk.waits(30 * SECOND);
-    assert_eq!(talk.sent(), ["session/prompt"]);
+    assert_eq!(talk.sent(), ["$/cancel_request", "session/prompt"]);
     assert_eq!(
         talk.events()[0],
         AgentEvent::OptionSet { token: Token(7), result: Err(RefusedSetting::NoAnswer) }

@@ -65,13 +65,16 @@ impl Conversation {
         };
         match &self.session {
             None => return self.keep_early(session, params, bytes),
-            Some(own) if !session.is_empty() && session != *own => {
+            Some(own) if !session.is_empty() && session != *own && !self.is_child(&session) => {
                 tracing::debug!(bytes, "an update for a session that is not ours is ignored");
                 return;
             }
             Some(_) => {}
         }
         let Some(Value::Object(update)) = params.remove("update") else { return };
+        if self.is_child(&session) || is_of_children(&update) {
+            return self.of_children(&session, update, bytes, now);
+        }
         if let Some(replay) = &mut self.replay
             && (is_history(&update) || self.open.replay && is_title(&update))
         {
@@ -156,6 +159,21 @@ impl Conversation {
         }
     }
 
+    /// An update of a child's session, or about children. A history that nobody asked for makes them known and no more.
+    fn of_children(&mut self, session: &str, update: Map<String, Value>, bytes: usize, now: Instant) {
+        let muted = !self.open.replay;
+        if let Some(replay) = &mut self.replay {
+            replay.last = now;
+            if muted {
+                if update.get("sessionUpdate").and_then(Value::as_str) == Some("subagent_update") {
+                    self.subagent(update, true);
+                }
+                return;
+            }
+        }
+        self.child_update(session, update, bytes);
+    }
+
     /// Tells a piece of the history that was asked for, as it comes: so a long one is not held here.
     fn replayed(&mut self, update: Map<String, Value>, bytes: usize) {
         let kind = update.get("sessionUpdate").and_then(Value::as_str);
@@ -178,7 +196,7 @@ impl Conversation {
     }
 
     /// What an update says, in the version that is spoken.
-    fn decode(&mut self, update: Map<String, Value>, bytes: usize) -> Vec<Decoded> {
+    pub(super) fn decode(&mut self, update: Map<String, Value>, bytes: usize) -> Vec<Decoded> {
         let mut tools = std::mem::take(&mut self.tools);
         let decoded = if self.wire.version == Version::V2 {
             let mut memory = std::mem::take(&mut self.v2);
@@ -192,7 +210,12 @@ impl Conversation {
         decoded
     }
 
-    fn tell(&mut self, update: Update, bytes: usize) {
+    pub(super) fn tell(&mut self, update: Update, bytes: usize) {
+        if self.replay.is_some() && self.open.replay && matches!(update, Update::Tool(_)) {
+            // A call that stands for a subagent of the history.
+            self.out.push((AgentEvent::Replayed(update), bytes));
+            return;
+        }
         let update = match update {
             // Some agents greet with the news of their version.
             Update::Message(TextChunk { text, .. }) if self.is_untouched() => {
@@ -220,6 +243,14 @@ impl Conversation {
         };
         self.emit(AgentEvent::Update(update), bytes);
     }
+}
+
+/// Whether an update is about an agent's own agents.
+fn is_of_children(update: &Map<String, Value>) -> bool {
+    matches!(
+        update.get("sessionUpdate").and_then(Value::as_str),
+        Some("subagent_update" | "session_message" | "session_message_chunk")
+    )
 }
 
 /// Whether an update tells of the session as a whole: its title.

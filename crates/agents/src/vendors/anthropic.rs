@@ -33,6 +33,7 @@ pub(crate) const CLAUDE_CODE: Preset = Preset {
         output_in_content: false,
         fenced_output: true,
         compact_prompt: Some("/compact"),
+        other_suffix: Some("_custom"),
         ..Quirks::NONE
     },
     ..Preset::BASE

@@ -37,6 +37,8 @@ pub struct Quirks {
     pub confines_commands: bool,
     /// The prompt that makes it compact its context.
     pub compact_prompt: Option<&'static str>,
+    /// In its questions, the text field named like a choice with this behind it is the answer to that in other words.
+    pub other_suffix: Option<&'static str>,
 }
 
 impl Quirks {
@@ -52,6 +54,7 @@ impl Quirks {
         input_mid_turn: false,
         confines_commands: false,
         compact_prompt: None,
+        other_suffix: None,
     };
 }
 

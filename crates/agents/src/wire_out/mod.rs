@@ -234,6 +234,12 @@ impl Outbox {
         }
     }
 
+    /// Nobody waits for the answer to this request any more. An agent may ignore that.
+    pub(crate) fn give_up(&mut self, id: u64) -> Result<(), Unwritable> {
+        let params = serde_json::json!({"requestId": id});
+        self.put(&Frame { jsonrpc: "2.0", id: None, method: "$/cancel_request", params })
+    }
+
     /// Answers to the agent look the same in both versions.
     pub(crate) fn permission(&mut self, id: &Value, answer: Answer) {
         self.reply(id, v1::permission(answer));
@@ -340,7 +346,10 @@ mod tests {
             capabilities["session"],
             json!({"compaction":{},"configOptions":{"boolean":{}},"notices":{}})
         );
-        assert_eq!((&capabilities["plan"], &capabilities["elicitation"]), (&json!({}), &json!({"form":{}})));
+        assert_eq!(
+            (&capabilities["plan"], &capabilities["elicitation"], &capabilities["subagents"]),
+            (&json!({}), &json!({"form":{},"url":{}}), &json!({}))
+        );
         assert_ne!(capabilities["terminal"], json!(true));
         assert_ne!(capabilities["fs"]["readTextFile"], json!(true));
     }

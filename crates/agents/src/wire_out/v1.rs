@@ -45,7 +45,13 @@ fn client() -> (acp::ClientCapabilities, acp::Implementation) {
         // `signalbox login` runs them.
         .auth(acp::AuthCapabilities::new().terminal(true))
         .plan(acp::PlanCapabilities::new())
-        .elicitation(acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new()));
+        // Children are shown with all they say, do and ask, so an agent may tell of them.
+        .subagents(acp::SubagentCapabilities::new())
+        .elicitation(
+            acp::ElicitationCapabilities::new()
+                .form(acp::ElicitationFormCapabilities::new())
+                .url(acp::ElicitationUrlCapabilities::new()),
+        );
     let info = acp::Implementation::new("signalbox", env!("CARGO_PKG_VERSION")).title("signalbox".to_owned());
     (capabilities, info)
 }

@@ -22,13 +22,15 @@ pub(super) fn initialize(version: u16, older: impl Serialize) -> impl Serialize 
         #[serde(flatten)]
         older: O,
     }
-    // Notices, plans, compaction and boolean options need no word here: every client of this version takes them.
-    let forms = acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new());
+    // Notices, plans, compaction, subagents and boolean options need no word here: every client of this version takes them.
+    let questions = acp::ElicitationCapabilities::new()
+        .form(acp::ElicitationFormCapabilities::new())
+        .url(acp::ElicitationUrlCapabilities::new());
     // `signalbox login` runs those that need a terminal.
     let logins = acp::ClientAuthCapabilities::new().terminal(acp::TerminalAuthCapabilities::new());
     let info = acp::Implementation::new("signalbox", env!("CARGO_PKG_VERSION")).title("signalbox".to_owned());
     let newer = acp::InitializeRequest::new(ProtocolVersion::from(version), info)
-        .capabilities(acp::ClientCapabilities::new().elicitation(forms).auth(logins));
+        .capabilities(acp::ClientCapabilities::new().elicitation(questions).auth(logins));
     Both { newer, older }
 }
 

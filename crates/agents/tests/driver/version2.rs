@@ -1,8 +1,7 @@
 //! Version 2 of ACP, end to end: negotiation, turns, permission requests, cancels, earlier sessions.
 
-use signalbox_agents::{
-    Agent, AgentEvent, Answer, Command, FailureReason, OpenSession, TextChunk, ToolPatch, Update,
-};
+use signalbox_agents::{Agent, AgentEvent, Answer, FailureReason, OpenSession, TextChunk, ToolPatch, Update};
+use signalbox_facts::Command;
 
 use crate::fake::SESSION;
 use crate::rig::{Rig, limits, open, prompt, spec};

@@ -159,6 +159,8 @@ pub(crate) struct Snapshot {
     pub(crate) cursor: String,
     /// The agent's options, as far as they are known.
     pub(crate) options: Vec<ConfigOption>,
+    /// The agent's slash commands, likewise.
+    pub(crate) commands: Vec<signalbox_facts::Command>,
 }
 
 /// A hub and its task, which is not running yet.

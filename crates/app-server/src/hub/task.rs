@@ -592,6 +592,7 @@ impl Task {
             seq,
             cursor: Cursor::at(&self.hubs, place).to_string(),
             options: view.config_options().unwrap_or_default().to_vec(),
+            commands: view.commands().unwrap_or_default().to_vec(),
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
         .server_notification::<ThreadSettingsUpdatedNotification>(said(method::THREAD_SETTINGS_UPDATED, "Settings of a thread changed; all of them are told."))
         .server_notification::<ThreadModelsUpdatedNotification>(said(method::THREAD_MODELS_UPDATED, "Ext: the agent told which models it offers."))
         .server_notification::<ThreadConfigOptionsUpdatedNotification>(said(method::THREAD_CONFIG_OPTIONS_UPDATED, "Ext: the agent told its options, all of them."))
+        .server_notification::<ThreadCommandsUpdatedNotification>(said(method::THREAD_COMMANDS_UPDATED, "Ext: the agent told its slash commands, all of them."))
         .server_notification::<ThreadTokenUsageUpdatedNotification>(said(method::THREAD_TOKEN_USAGE_UPDATED, "Tokens of a thread at one moment."))
         .server_notification::<ThreadResyncRequiredNotification>(said(method::THREAD_RESYNC_REQUIRED, "Ext: this connection was too slow and has missed something; `thread/resume` brings it up to date."))
         .server_notification::<TurnStartedNotification>(said(method::TURN_STARTED, "A turn began."))

@@ -6,8 +6,10 @@ use signalbox_engine::convert as core;
 use signalbox_engine::project::config_option;
 use signalbox_facts::{Mode, Policy, Sandbox};
 use signalbox_protocol::app::{
-    AskForApproval, EmptyResult, NetworkAccess, SandboxMode, SandboxPolicy, ThreadConfigOptionSetParams,
-    ThreadConfigOptionSetResult, ThreadSetNameParams, ThreadSettingsUpdateParams, TurnEnvironment, method,
+    AskForApproval, EmptyResult, NetworkAccess, SandboxMode, SandboxPolicy, ThreadCommandListParams,
+    ThreadCommandListResult, ThreadConfigOptionListParams, ThreadConfigOptionListResult,
+    ThreadConfigOptionSetParams, ThreadConfigOptionSetResult, ThreadSetNameParams,
+    ThreadSettingsUpdateParams, TurnEnvironment, method,
 };
 use signalbox_protocol::ops::{self, Op, PolicyPatch, SettingsPatch};
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
@@ -42,7 +44,39 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
             )
             .role(Role::Operator),
             set_option,
+        )
+        .method(
+            MethodSpec::new(
+                method::THREAD_CONFIG_OPTION_LIST,
+                Lane::Concurrent,
+                "Ext: the options that a thread's agent has told, with what holds. Never starts an agent.",
+            ),
+            list_options,
+        )
+        .method(
+            MethodSpec::new(
+                method::THREAD_COMMAND_LIST,
+                Lane::Concurrent,
+                "Ext: the slash commands that a thread's agent has told. Never starts an agent.",
+            ),
+            list_commands,
         );
+}
+
+async fn list_options(
+    ctx: Ctx<AppServer>,
+    params: ThreadConfigOptionListParams,
+) -> Result<ThreadConfigOptionListResult, Error> {
+    let snapshot = ctx.app().hub(session_id(&params.thread_id)?).await?.read(false).await?;
+    Ok(ThreadConfigOptionListResult { options: snapshot.options.iter().map(config_option).collect() })
+}
+
+async fn list_commands(
+    ctx: Ctx<AppServer>,
+    params: ThreadCommandListParams,
+) -> Result<ThreadCommandListResult, Error> {
+    let snapshot = ctx.app().hub(session_id(&params.thread_id)?).await?.read(false).await?;
+    Ok(ThreadCommandListResult { data: snapshot.commands.iter().map(convert::command_out).collect() })
 }
 
 async fn set_name(ctx: Ctx<AppServer>, params: ThreadSetNameParams) -> Result<EmptyResult, Error> {

@@ -7,7 +7,7 @@ use signalbox_facts::{InputKind, OptionKind, PendingInput, PermissionOption, Ses
 use signalbox_protocol::app::{
     Approval, ApprovalDecision, ApprovalKind, ApprovalRequestInfo, CommandAction,
     CommandExecutionApprovalKind, CommandExecutionRequestApprovalParams, FileChangeRequestApprovalParams,
-    FileUpdateChange, ItemBody, McpElicitationMode, McpServerElicitationRequestParams, ServerRequest,
+    FileUpdateChange, ItemBody, McpElicitation, McpServerElicitationRequestParams, ServerRequest,
     ToolRequestUserInputOption, ToolRequestUserInputParams, ToolRequestUserInputQuestion,
 };
 
@@ -118,9 +118,7 @@ impl Asked<'_> {
                 thread_id,
                 turn_id: Some(turn_id),
                 server_name: self.session.provider.to_string(),
-                mode: McpElicitationMode::Form,
-                message: input.form.as_ref().map_or(&input.title, |form| &form.message).clone(),
-                requested_schema: convert::form_schema_out(input.form.as_ref()),
+                question: elicitation(input),
                 info,
             }
             .into(),
@@ -145,6 +143,17 @@ fn available_decisions(kind: ApprovalKind, options: &[PermissionOption]) -> Vec<
     }
     decisions.extend([ApprovalDecision::Decline, ApprovalDecision::Cancel]);
     decisions
+}
+
+/// What a question asks: fields, or an address to open.
+fn elicitation(input: &PendingInput) -> McpElicitation {
+    let message = input.form.as_ref().map_or(&input.title, |form| &form.message).clone();
+    match input.form.as_ref().and_then(|form| form.link.as_ref()) {
+        Some(link) => McpElicitation::Url { message, elicitation_id: link.id.clone(), url: link.url.clone() },
+        None => {
+            McpElicitation::Form { message, requested_schema: convert::form_schema_out(input.form.as_ref()) }
+        }
+    }
 }
 
 /// The one question that a permission request of any other kind is.

@@ -340,6 +340,16 @@ pub fn settings_out(row: &facts::SessionRow) -> app::ThreadSettings {
     }
 }
 
+/// A slash command an agent offers.
+#[must_use]
+pub fn command_out(command: &facts::Command) -> app::AgentCommand {
+    app::AgentCommand {
+        name: command.name.clone(),
+        description: command.description.clone(),
+        hint: command.hint.clone(),
+    }
+}
+
 /// A model an agent offers.
 #[must_use]
 pub fn model_out(model: &facts::Model, current: &str, provider: &facts::Provider) -> app::Model {
@@ -451,6 +461,7 @@ pub fn usage_out(usage: Option<facts::Usage>, window: Option<facts::ContextWindo
             ..app::TokenUsageBreakdown::default()
         },
         model_context_window: window.map(|window| count(window.size_tokens)),
+        cost_usd: window.and_then(|window| window.cost_usd),
     }
 }
 
@@ -630,6 +641,9 @@ pub fn approval_out(fact: &facts::Fact, resolved: &facts::PermissionResolved) ->
     }
 }
 
+/// The formats of texts that existing clients know; they refuse any other.
+const KNOWN_FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
 /// A question's form as the JSON Schema that existing clients render. It is made from the normalised fields, never the
 /// agent's own: those clients refuse a schema with any keyword beyond these.
 #[must_use]
@@ -649,6 +663,21 @@ pub fn form_schema_out(form: Option<&facts::Form>) -> Value {
             facts::FieldKind::Select => json!({ "type": "string", "oneOf": choices() }),
             facts::FieldKind::MultiSelect => json!({ "type": "array", "items": { "anyOf": choices() } }),
         };
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                schema[key] = value;
+            }
+        };
+        let (least, most) = match field.kind {
+            facts::FieldKind::Text => ("minLength", "maxLength"),
+            facts::FieldKind::MultiSelect => ("minItems", "maxItems"),
+            _ => ("minimum", "maximum"),
+        };
+        put(least, field.min.clone().map(Value::Number));
+        put(most, field.max.clone().map(Value::Number));
+        put("default", field.default.clone());
+        let format = field.format.as_deref().filter(|format| KNOWN_FORMATS.contains(format));
+        put("format", format.map(Value::from));
         if let Some(title) = &field.title {
             schema["title"] = json!(title);
         }

@@ -5,10 +5,10 @@
 use signalbox_facts::{FactBody, SessionRow, Signal, SignalBody};
 use signalbox_protocol::app::{
     ErrorNotification, ServerNotification, ThreadArchivedNotification, ThreadClosedNotification,
-    ThreadConfigOptionsUpdatedNotification, ThreadDeletedNotification, ThreadModelsUpdatedNotification,
-    ThreadNameUpdatedNotification, ThreadQueueChangedNotification, ThreadRevertedNotification,
-    ThreadSettingsUpdatedNotification, ThreadStartedNotification, ThreadUnarchivedNotification,
-    ThreadWorktreeDiscardedNotification, TurnError, WarningNotification,
+    ThreadCommandsUpdatedNotification, ThreadConfigOptionsUpdatedNotification, ThreadDeletedNotification,
+    ThreadModelsUpdatedNotification, ThreadNameUpdatedNotification, ThreadQueueChangedNotification,
+    ThreadRevertedNotification, ThreadSettingsUpdatedNotification, ThreadStartedNotification,
+    ThreadUnarchivedNotification, ThreadWorktreeDiscardedNotification, TurnError, WarningNotification,
 };
 
 use super::convert;
@@ -71,10 +71,9 @@ pub(super) fn of_fact(
         }
         FactBody::Warning(warning) => {
             let (message, request_id) = (warning.message.clone(), warning.request_id.clone());
-            (
-                Scope::Subscribers,
-                WarningNotification { thread_id: Some(thread_id), message, request_id }.into(),
-            )
+            let reason = Some(warning.reason.clone()).filter(|reason| !reason.is_empty());
+            let thread_id = Some(thread_id);
+            (Scope::Subscribers, WarningNotification { thread_id, message, request_id, reason }.into())
         }
         _ => return None,
     })
@@ -93,13 +92,18 @@ pub(super) fn of_signal(signal: &Signal, row: &SessionRow) -> Option<(Scope, Ser
             let options = options.iter().map(signalbox_engine::project::config_option).collect();
             (Scope::Subscribers, ThreadConfigOptionsUpdatedNotification { thread_id, options }.into())
         }
+        SignalBody::Commands(commands) => {
+            let commands = commands.iter().map(convert::command_out).collect();
+            (Scope::Subscribers, ThreadCommandsUpdatedNotification { thread_id, commands }.into())
+        }
         SignalBody::RateLimits { limits, .. } => {
             (Scope::All, convert::rate_limits_out(thread_id, &row.provider, limits).into())
         }
         SignalBody::Stalled { since_ms: Some(_) } => {
             let message = "The agent has been silent for a while; the turn goes on.".to_owned();
             let thread_id = Some(thread_id);
-            (Scope::Subscribers, WarningNotification { thread_id, message, request_id: None }.into())
+            let reason = Some("agent_silent".to_owned());
+            (Scope::Subscribers, WarningNotification { thread_id, message, request_id: None, reason }.into())
         }
         SignalBody::Deleted => (Scope::All, ThreadDeletedNotification { thread_id }.into()),
         SignalBody::Unloaded => (Scope::All, ThreadClosedNotification { thread_id }.into()),

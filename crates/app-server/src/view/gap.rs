@@ -132,6 +132,9 @@ impl ThreadView {
         if let Some(options) = self.options.clone() {
             out.direct(|| direct::of_signal(&signal(SignalBody::ConfigOptions(options)), &self.session));
         }
+        if let Some(commands) = self.commands.clone() {
+            out.direct(|| direct::of_signal(&signal(SignalBody::Commands(commands)), &self.session));
+        }
     }
 }
 

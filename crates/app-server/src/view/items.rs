@@ -273,6 +273,7 @@ pub(super) fn tool_info(call: &ToolCall) -> ToolCallInfo {
                 line: place.line.map(u64::from),
             })
             .collect(),
+        error: call.error.clone(),
     }
 }
 
@@ -442,6 +443,7 @@ fn content_item(content: &ToolContent) -> DynamicToolCallOutputContentItem {
     match content {
         ToolContent::Text { text } => DynamicToolCallOutputContentItem::InputText { text: text.clone() },
         ToolContent::Image { url } => DynamicToolCallOutputContentItem::InputImage { image_url: url.clone() },
+        ToolContent::Audio { url } => DynamicToolCallOutputContentItem::InputAudio { audio_url: url.clone() },
         ToolContent::Link { uri, name } => {
             DynamicToolCallOutputContentItem::InputText { text: format!("[{name}]({uri})") }
         }
@@ -455,6 +457,10 @@ fn mcp_block(content: &ToolContent) -> Value {
         ToolContent::Image { url } => match data_url(url) {
             Some((mime, data)) => json!({ "type": "image", "mimeType": mime, "data": data }),
             None => json!({ "type": "resource_link", "uri": url, "name": "image" }),
+        },
+        ToolContent::Audio { url } => match data_url(url) {
+            Some((mime, data)) => json!({ "type": "audio", "mimeType": mime, "data": data }),
+            None => json!({ "type": "resource_link", "uri": url, "name": "audio" }),
         },
         ToolContent::Link { uri, name } => json!({ "type": "resource_link", "uri": uri, "name": name }),
     }

@@ -22,7 +22,7 @@ mod turn;
 
 use signalbox_engine::convert as core;
 use signalbox_facts::{
-    Activity, ActivityState, ConfigOption, ContextWindow, Fact, FactBody, InputId, InputKind, Model,
+    Activity, ActivityState, Command, ConfigOption, ContextWindow, Fact, FactBody, InputId, InputKind, Model,
     PendingInput, PermissionResolved, Prompt, ResolvedBy, ResolverKind, Seq, SessionRow, Signal, SignalBody,
     TokensAtEnd, TurnId,
 };
@@ -63,6 +63,7 @@ pub struct ThreadView {
     usage_due: Option<(Seq, i64)>,
     models: Option<(Vec<Model>, String)>,
     options: Option<Vec<ConfigOption>>,
+    commands: Option<Vec<Command>>,
     /// Time of the newest fact or signal, Unix milliseconds.
     at_ms: i64,
     /// Most bytes that are held of one message or thought.
@@ -118,6 +119,7 @@ impl ThreadView {
             usage_due: None,
             models: None,
             options: None,
+            commands: None,
             limit: HELD_BYTES,
         }
     }
@@ -252,6 +254,12 @@ impl ThreadView {
                     return;
                 }
                 self.options = Some(options.clone());
+            }
+            SignalBody::Commands(commands) => {
+                if self.commands.as_ref() == Some(commands) {
+                    return;
+                }
+                self.commands = Some(commands.clone());
             }
             SignalBody::Unloaded => out.all(|| ThreadStatusChangedNotification {
                 thread_id: self.session.id.to_string(),

@@ -2,7 +2,7 @@
 
 use signalbox_engine::convert as core;
 use signalbox_facts::{
-    ConfigOption, ContextWindow, InputId, Model, PendingInput, Seq, SessionRow, TurnId, TurnStatus,
+    Command, ConfigOption, ContextWindow, InputId, Model, PendingInput, Seq, SessionRow, TurnId, TurnStatus,
 };
 use signalbox_protocol::app::{
     Approval, ApprovalKind, ServerRequest, Thread, ThreadActivityChangedNotification, ThreadSettings,
@@ -136,6 +136,12 @@ impl ThreadView {
     #[must_use]
     pub fn models(&self) -> Option<(&[Model], &str)> {
         self.models.as_ref().map(|(models, current)| (models.as_slice(), current.as_str()))
+    }
+
+    /// The slash commands that the agent has told since it was started.
+    #[must_use]
+    pub fn commands(&self) -> Option<&[Command]> {
+        self.commands.as_deref()
     }
 
     /// The options that the agent has told since it was started.

@@ -41,6 +41,8 @@ pub(super) struct TurnState {
     open_text: Option<usize>,
     plan_slot: Option<usize>,
     plan: Option<Vec<TurnPlanStep>>,
+    /// The steps of each plan, by the place of its item.
+    plan_steps: Vec<(usize, Vec<TurnPlanStep>)>,
     diff: Option<TurnDiff>,
     approvals: Vec<TurnApproval>,
     pub(super) usage: Option<ThreadTokenUsage>,
@@ -99,6 +101,7 @@ impl TurnState {
             open_text: None,
             plan_slot: None,
             plan: None,
+            plan_steps: Vec::new(),
             diff: None,
             approvals: Vec::new(),
             usage: None,
@@ -124,6 +127,7 @@ impl TurnState {
             open_text: None,
             plan_slot: None,
             plan: None,
+            plan_steps: Vec::new(),
             diff: None,
             usage: None,
             approvals: Vec::new(),
@@ -444,7 +448,13 @@ impl TurnState {
                 }
             }
         }
-        let steps = convert::plan_out(&plan.entries);
+        let own = convert::plan_out(&plan.entries);
+        match self.plan_steps.iter_mut().find(|(of, _)| *of == place) {
+            Some((_, steps)) => *steps = own,
+            None => self.plan_steps.push((place, own)),
+        }
+        // An agent may have several plans; the turn's is all of them.
+        let steps: Vec<_> = self.plan_steps.iter().flat_map(|(_, steps)| steps.iter().cloned()).collect();
         let known = self.plan.as_deref().unwrap_or_default();
         if known != steps {
             self.plan = Some(steps);
@@ -459,11 +469,20 @@ impl TurnState {
 
     fn compaction(&mut self, fact: &Fact, compaction: &ContextCompaction, out: &mut Out<'_>) {
         let place = if fact.starts_item() {
-            self.start(fact, || ItemBody::ContextCompaction, out)
+            self.start(fact, || ItemBody::ContextCompaction { summary: None }, out)
         } else {
             fact.item_seq.and_then(|seq| self.find(seq))
         };
         let Some(place) = place else { return };
+        if let (ItemBody::ContextCompaction { summary }, Some(told)) =
+            (&mut self.slots[place].item.body, &compaction.summary)
+            && summary.as_ref() != Some(told)
+        {
+            *summary = Some(told.clone());
+            if !self.slots[place].open {
+                self.touched(place, out);
+            }
+        }
         if items::is_final(compaction.status) && self.slots[place].open {
             self.complete(place, fact.at_ms, out);
         }

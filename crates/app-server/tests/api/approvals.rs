@@ -329,3 +329,74 @@ async fn a_question_with_fields_is_answered_with_values() {
     client.until_that("item/completed", said).await;
     client.until("turn/completed").await;
 }
+
+/// A line of a script that asks to open an address.
+fn open_address(how: &str) -> String {
+    let params =
+        json!({"mode": "url", "elicitationId": "e1", "url": "https://x.test/login", "message": "Log in"});
+    format!("{how} elicitation/create {params}\n")
+}
+
+#[tokio::test]
+async fn an_address_to_open_is_shown_whole_and_answered_by_whoever_opened_it() {
+    let stage = Stage::new().await;
+    let [mut client, mut other] = stage.clients().await;
+    let thread = client.thread(json!({})).await;
+    client.turn(&thread, &open_address("send-request")).await;
+    let asked = client.until("mcpServer/elicitation/request").await;
+    let params = &asked["params"];
+    assert_eq!((&params["mode"], &params["url"]), (&json!("url"), &json!("https://x.test/login")));
+    assert_eq!((&params["elicitationId"], &params["message"]), (&json!("e1"), &json!("Log in")));
+    assert_eq!(params.get("requestedSchema"), None);
+    let listed = other.ok("approval/list", json!({"threadId": thread})).await;
+    assert_eq!(listed["data"][0]["form"]["url"], "https://x.test/login");
+    let id = listed["data"][0]["approvalId"].as_str().unwrap();
+    other.ok("approval/respond", json!({"approvalId": id, "decision": "accept"})).await;
+    let said = |told: &Value| told["item"]["text"].as_str().unwrap_or_default().contains("\"accept\"");
+    client.until_that("item/completed", said).await;
+    client.until("turn/completed").await;
+}
+
+#[tokio::test]
+async fn an_address_needs_no_answer_when_the_agent_says_that_it_is_done() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("asker").await;
+    let thread = client.thread(json!({})).await;
+    let done = "send-notification elicitation/complete {\"elicitationId\":\"e1\"}\nsleep 1";
+    client.turn(&thread, &(open_address("send-unheard") + done)).await;
+    let asked = client.until("mcpServer/elicitation/request").await;
+    let resolved = client.until("serverRequest/resolved").await;
+    assert_eq!(resolved["params"]["requestId"], asked["id"]);
+    assert_eq!(resolved["params"]["by"]["kind"], "agent");
+    assert_eq!(resolved["params"]["decision"], "accept");
+    client.until("turn/completed").await;
+}
+
+#[tokio::test]
+async fn an_answer_out_of_bounds_is_refused_with_the_bound_and_the_question_stays_open() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("asker").await;
+    let thread = client.thread(json!({})).await;
+    let schema = json!({"type": "object", "required": ["code"],
+        "properties": {"code": {"type": "string", "minLength": 4, "pattern": "^\\d+$"}}});
+    let params = json!({"mode": "form", "message": "The code?", "requestedSchema": schema});
+    client.turn(&thread, &format!("send-request elicitation/create {params}")).await;
+    let asked = client.until("mcpServer/elicitation/request").await;
+    assert_eq!(asked["params"]["requestedSchema"]["properties"]["code"]["minLength"], 4);
+    let answer = |code: &str| json!({"approvalId": asked["params"]["approvalId"], "decision": "accept", "content": {"code": code}});
+    for (code, bound) in [("12", "at least 4 characters"), ("12x4", "pattern")] {
+        let error = client.refusal("approval/respond", answer(code)).await;
+        assert_eq!(error["data"]["reason"], "invalid_params");
+        assert!(error["message"].as_str().unwrap().contains(bound), "{error}");
+    }
+    // As an answer to the request itself it is refused too, and the client is told so.
+    client.respond(&asked, json!({"action": "accept", "content": {"code": "1"}})).await;
+    let warned = client.until("warning").await;
+    assert!(warned["params"]["message"].as_str().unwrap().contains("at least 4 characters"), "{warned}");
+    let open = client.ok("approval/list", json!({"threadId": thread})).await;
+    assert_eq!(open["data"].as_array().unwrap().len(), 1);
+    client.ok("approval/respond", answer("1234")).await;
+    let said = |told: &Value| told["item"]["text"].as_str().unwrap_or_default().contains("1234");
+    client.until_that("item/completed", said).await;
+    client.until("turn/completed").await;
+}

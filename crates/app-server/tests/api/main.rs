@@ -8,6 +8,7 @@
 )]
 
 mod approvals;
+mod content;
 mod diagnostics;
 mod explain;
 mod files;

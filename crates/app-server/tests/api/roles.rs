@@ -45,6 +45,8 @@ fn the_least_role_of_each_method() {
           provider/list
           rpc.discover
           server/health
+          thread/command/list
+          thread/configOption/list
           thread/explain
           thread/items/list
           thread/list

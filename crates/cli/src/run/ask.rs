@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 use signalbox_protocol::app::{
-    Approval, ApprovalDecision, ApprovalOption, ApprovalRequestInfo, ApprovalRespondParams, ServerRequest,
+    Approval, ApprovalDecision, ApprovalOption, ApprovalRequestInfo, ApprovalRespondParams, McpElicitation,
+    ServerRequest,
 };
 use signalbox_protocol::ops::{Form, FormField, FormFieldKind};
 
@@ -74,9 +75,12 @@ impl Asking {
             ServerRequest::Elicitation(params) => {
                 let form = approval.and_then(|approval| approval.form.clone());
                 let form = form.unwrap_or_else(|| Form {
-                    message: params.message.clone(),
-                    tool_call_id: None,
-                    fields: Vec::new(),
+                    message: params.question.message().to_owned(),
+                    url: match &params.question {
+                        McpElicitation::Url { url, .. } => Some(url.clone()),
+                        McpElicitation::Form { .. } => None,
+                    },
+                    ..Form::default()
                 });
                 let question = Question::Fields { form, at: 0, content: Map::new() };
                 (approval.and_then(|approval| approval.item_id.clone()), question.skipped())
@@ -106,6 +110,8 @@ impl Asking {
                 if let Some(field) = form.fields.get(*at) {
                     lines.extend(field_lines(field, form));
                 }
+                // Whole, so that everybody sees where it leads.
+                lines.extend(form.url.as_deref().map(|url| format!("  {}", clean::line(url))));
                 lines
             }
         }
@@ -128,6 +134,7 @@ impl Asking {
                     FormFieldKind::Number | FormFieldKind::Integer => "  a number · n decline › ".to_owned(),
                     FormFieldKind::Text => "  › ".to_owned(),
                 },
+                None if form.url.is_some() => "  open it, then y · n decline › ".to_owned(),
                 None => "  y accept · n decline › ".to_owned(),
             },
         }
@@ -218,9 +225,14 @@ fn other_of<'f>(form: &'f Form, field: &FormField) -> Option<&'f FormField> {
 fn field_lines(field: &FormField, form: &Form) -> Vec<String> {
     let mut lines = Vec::new();
     let name = field.title.as_deref().or(field.description.as_deref()).unwrap_or(&field.key);
-    let needed = if field.required { "" } else { " (may be left empty)" };
+    let needed = match &field.default {
+        Some(default) => format!(" (empty: {})", clean::line(&words_of(default))),
+        None if field.required => String::new(),
+        None => " (may be left empty)".to_owned(),
+    };
     if form.fields.len() > 1 || field.options.is_empty() {
-        lines.push(format!("  {}{needed}", clean::line(name)));
+        let bounds = bounds(field).map(|bounds| format!(", {bounds}")).unwrap_or_default();
+        lines.push(format!("  {}{bounds}{needed}", clean::line(name)));
     }
     lines.extend(field.options.iter().enumerate().map(|(n, option)| {
         let more = option.description.as_deref().map(|more| format!(" · {}", clean::short(more, 80)));
@@ -230,6 +242,34 @@ fn field_lines(field: &FormField, form: &Form) -> Vec<String> {
         lines.push("  or words of your own".to_owned());
     }
     lines
+}
+
+/// What a value must be, in few words.
+fn bounds(field: &FormField) -> Option<String> {
+    let unit = match field.kind {
+        FormFieldKind::Text => " characters",
+        FormFieldKind::MultiSelect => " choices",
+        _ => "",
+    };
+    let range = match (&field.min, &field.max) {
+        (Some(min), Some(max)) => Some(format!("{min} to {max}{unit}")),
+        (Some(min), None) => Some(format!("at least {min}{unit}")),
+        (None, Some(max)) => Some(format!("at most {max}{unit}")),
+        (None, None) => None,
+    };
+    let pattern = field.pattern.as_deref().map(|pattern| format!("like {}", clean::short(pattern, 60)));
+    let format = field.format.as_deref().map(|format| clean::short(format, 30));
+    let all: Vec<String> = [range, pattern, format].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+fn words_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(flag) => if *flag { "y" } else { "n" }.to_owned(),
+        Value::Array(values) => values.iter().map(words_of).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }
 
 /// The values that a line gives to a field, or why it gives none.
@@ -432,5 +472,31 @@ mod tests {
     fn a_form_without_fields_is_a_yes_or_no() {
         assert_eq!(done(form(json!([])).answer("y")).decision, Some(ApprovalDecision::Accept));
         assert_eq!(done(form(json!([])).answer("n")).decision, Some(ApprovalDecision::Decline));
+    }
+
+    #[test]
+    fn an_address_is_shown_whole_and_a_letter_says_that_it_was_opened() {
+        let params = json!({
+            "threadId": "t", "serverName": "p", "mode": "url", "message": "Log in", "elicitationId": "e",
+            "url": "https://x.test/a?b=1", "approvalId": "x", "title": "", "options": [], "availableDecisions": [],
+        });
+        let mut asking = asking("mcpServer/elicitation/request", params, None);
+        assert_eq!(asking.lines(), ["? Log in", "  https://x.test/a?b=1"]);
+        assert_eq!(asking.prompt(), "  open it, then y · n decline › ");
+        assert_eq!(asking.answer("what"), Step::Again("Type y or n.".to_owned()));
+        assert_eq!(done(asking.answer("y")).decision, Some(ApprovalDecision::Accept));
+    }
+
+    #[test]
+    fn a_field_says_its_bounds_and_what_an_empty_line_means() {
+        let mut asking = form(json!([
+            {"key": "n", "kind": "integer", "title": "How many", "min": 1, "max": 9, "default": 3},
+            {"key": "m", "kind": "text", "title": "Mail", "format": "email", "required": true},
+        ]));
+        assert_eq!(asking.lines(), ["? Tell me", "  How many, 1 to 9 (empty: 3)"]);
+        assert_eq!(asking.answer(""), Step::Next);
+        assert_eq!(asking.lines(), ["  Mail, email"]);
+        let content = done(asking.answer("a@b")).content.unwrap();
+        assert_eq!(Value::Object(content), json!({"n": 3, "m": "a@b"}));
     }
 }

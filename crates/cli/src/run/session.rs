@@ -55,7 +55,10 @@ pub(super) struct Session {
     asking: Option<Asking>,
     /// The question is on the screen, and nothing below it.
     asked: bool,
-    calls: JoinSet<Result<(), CallError>>,
+    /// What was asked and answered; if the answer is refused it is asked again.
+    answered: HashMap<String, Request>,
+    /// Calls on their way; those that answer something with the approval's id.
+    calls: JoinSet<Result<(), (Option<String>, CallError)>>,
     interrupts: usize,
     /// The turn has ended.
     ended: bool,
@@ -72,7 +75,7 @@ enum Face {
 enum Happened {
     Event(Option<Event>),
     Typed(io::Result<Option<String>>),
-    Called(Result<(), CallError>),
+    Called(Result<(), (Option<String>, CallError)>),
     Signal,
     Quiet,
 }
@@ -156,6 +159,7 @@ impl Session {
             waiting: VecDeque::new(),
             asking: None,
             asked: false,
+            answered: HashMap::new(),
             calls: JoinSet::new(),
             interrupts: 0,
             ended: false,
@@ -254,7 +258,7 @@ impl Session {
             }
             Happened::Typed(line) => self.typed(line)?,
             Happened::Called(Ok(())) => {}
-            Happened::Called(Err(error)) => self.notice(&error.to_string())?,
+            Happened::Called(Err((approval, error))) => self.failed(approval, &error)?,
             Happened::Signal => return self.interrupt(),
             Happened::Quiet if self.asking.is_some() => self.put_question(false)?,
             Happened::Quiet => {
@@ -340,7 +344,21 @@ impl Session {
 
     fn respond(&mut self, answer: ApprovalRespondParams) {
         let client = self.client.clone();
-        self.calls.spawn(async move { client.approval_respond(&answer).await.map(drop) });
+        self.calls.spawn(async move {
+            let answered = client.approval_respond(&answer).await;
+            answered.map(drop).map_err(|error| (Some(answer.approval_id), error))
+        });
+    }
+
+    /// A call has failed. An answer that was not taken leaves its question open, so it is put once more.
+    fn failed(&mut self, approval: Option<String>, error: &CallError) -> Result<(), RunError> {
+        self.notice(&error.to_string())?;
+        let Some(request) = approval.as_ref().and_then(|id| self.answered.remove(id)) else { return Ok(()) };
+        if error.reason() != Some("invalid_params") || self.keyboard.is_none() {
+            return Ok(());
+        }
+        self.waiting.push_front(request);
+        if self.asking.is_none() { self.next_question() } else { Ok(()) }
     }
 
     fn next_question(&mut self) -> Result<(), RunError> {
@@ -356,6 +374,7 @@ impl Session {
             view.show_again(item, changes).map_err(RunError::Output)?;
         }
         self.asking = Some(asking);
+        self.answered.insert(request.body.approval_id().to_owned(), request);
         self.put_question(true)
     }
 
@@ -422,6 +441,7 @@ impl Session {
             view.answered(&item, at_ms, resolved.decision);
         }
         self.waiting.retain(|request| request.body.approval_id() != id);
+        self.answered.remove(id);
         if self.asking.as_ref().is_none_or(|asking| asking.approval_id != id) {
             return Ok(());
         }
@@ -432,6 +452,7 @@ impl Session {
             ResolverKind::Policy => "by the policy",
             ResolverKind::Restart => "because the agent has stopped",
             ResolverKind::Unattended => "because nobody was there",
+            ResolverKind::Agent => "elsewhere, as the agent says",
         };
         let name = resolved.by.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         self.notice(&format!("answered {by}{name}"))?;
@@ -451,7 +472,7 @@ impl Session {
             match interrupted {
                 // It has ended by itself meanwhile, which is told.
                 Err(error) if error.reason() == Some("no_active_turn") => Ok(()),
-                other => other.map(drop),
+                other => other.map(drop).map_err(|error| (None, error)),
             }
         });
         Ok(None)
@@ -501,6 +522,6 @@ fn title_of(request: &ServerRequest) -> &str {
         }
         ServerRequest::FileChangeApproval(params) => &params.info.title,
         ServerRequest::ToolUserInput(params) => &params.info.title,
-        ServerRequest::Elicitation(params) => &params.message,
+        ServerRequest::Elicitation(params) => params.question.message(),
     }
 }

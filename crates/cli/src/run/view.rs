@@ -201,7 +201,7 @@ impl View {
                 self.waits_for = title(item);
             }
             ItemBody::Reasoning { .. } => self.waits_for = "thinking".to_owned(),
-            ItemBody::ContextCompaction => self.waits_for = "compacting the context".to_owned(),
+            ItemBody::ContextCompaction { .. } => self.waits_for = "compacting the context".to_owned(),
             ItemBody::UserMessage { .. } | ItemBody::AgentMessage { .. } | ItemBody::Plan { .. } => {}
         }
         Ok(())
@@ -290,7 +290,7 @@ impl View {
                 });
                 self.tool(&title(item), failed, *declined, said)
             }
-            ItemBody::ContextCompaction => self.tool("context compacted", false, false, None),
+            ItemBody::ContextCompaction { .. } => self.tool("context compacted", false, false, None),
             ItemBody::UserMessage { .. } | ItemBody::Plan { .. } => Ok(()),
         }
     }

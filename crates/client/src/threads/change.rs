@@ -21,6 +21,8 @@ pub enum Change {
     Models,
     /// The options that the agent offers.
     ConfigOptions,
+    /// The slash commands that the agent offers.
+    Commands,
     /// The queue of follow-ups is another: see [`Want::Queue`](super::Want::Queue).
     Queue,
     /// The thread has no worktree any more.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use signalbox_protocol::app::{
-    Approval, ApprovalListResult, AskForApproval, Model, OpenedThread, QueuedSubmission, SandboxPolicy,
-    ServerRequest, Thread, ThreadForkResult, ThreadResumeParams, ThreadResumeResult, ThreadSettings,
-    ThreadStartResult, Turn,
+    AgentCommand, Approval, ApprovalListResult, AskForApproval, Model, OpenedThread, QueuedSubmission,
+    SandboxPolicy, ServerRequest, Thread, ThreadForkResult, ThreadResumeParams, ThreadResumeResult,
+    ThreadSettings, ThreadStartResult, Turn,
 };
 use signalbox_protocol::ops::{ConfigOption, Policy};
 
@@ -33,6 +33,8 @@ pub struct ThreadState {
     pub models: Option<(Vec<Model>, String)>,
     /// The options that the agent offers, once it has told them.
     pub config_options: Option<Vec<ConfigOption>>,
+    /// The slash commands that the agent offers, once it has told them.
+    pub commands: Option<Vec<AgentCommand>>,
     /// The follow-ups that wait, as they were read last; none if they never were.
     pub queue: Option<Queue>,
     /// Whether the queue of follow-ups has changed since it was asked for last.
@@ -178,6 +180,7 @@ impl ThreadState {
             approvals: BTreeMap::new(),
             models: None,
             config_options: None,
+            commands: None,
             queue: None,
             queue_changed: true,
             phase: Phase::Live,
@@ -204,9 +207,9 @@ impl ThreadState {
             }
             return;
         }
-        let (models, config_options, queue) =
-            (self.models.take(), self.config_options.take(), self.queue.take());
-        *self = Self { models, config_options, queue, ..Self::resumed(result) };
+        let (models, config_options, commands, queue) =
+            (self.models.take(), self.config_options.take(), self.commands.take(), self.queue.take());
+        *self = Self { models, config_options, commands, queue, ..Self::resumed(result) };
     }
 
     /// The call that makes the state follow its thread again. It asks for what was missed only, if this server life may

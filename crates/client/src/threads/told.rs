@@ -321,6 +321,10 @@ impl ThreadState {
                 self.config_options = Some(told.options.clone());
                 Ok(vec![Change::ConfigOptions])
             }
+            N::ThreadCommandsUpdated(told) => {
+                self.commands = Some(told.commands.clone());
+                Ok(vec![Change::Commands])
+            }
             N::ThreadQueueChanged(_) => {
                 self.queue_changed = true;
                 Ok(vec![Change::Queue])
@@ -388,6 +392,7 @@ fn thread_of(told: &ServerNotification) -> Option<&str> {
         N::ThreadSettingsUpdated(told) => &told.thread_id,
         N::ThreadModelsUpdated(told) => &told.thread_id,
         N::ThreadConfigOptionsUpdated(told) => &told.thread_id,
+        N::ThreadCommandsUpdated(told) => &told.thread_id,
         N::ThreadTokenUsageUpdated(told) => &told.thread_id,
         N::ThreadResyncRequired(told) => &told.thread_id,
         N::TurnStarted(told) => &told.thread_id,

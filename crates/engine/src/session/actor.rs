@@ -1,6 +1,6 @@
 //! The actor's state, its loop, and the commit that everything shown passes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +57,6 @@ pub(crate) struct Actor {
     /// Environment offered by the connection that last used the session. Never stored, never logged.
     pub(super) env: Option<Arc<BTreeMap<String, String>>>,
     pub(super) next_token: u64,
-    /// Names of the commands that the agent offers.
-    pub(super) commands: Vec<String>,
     pub(super) inbox: Inbox,
     pub(super) gate: Arc<Gate>,
     /// When it was last asked for something, or a turn ended.
@@ -130,6 +128,8 @@ pub(super) struct LiveAgent {
     /// When it was started, and its last sign of life: Unix milliseconds.
     pub(super) started_at_ms: i64,
     pub(super) heard_at_ms: i64,
+    /// Kinds of updates that it sent and nobody here knows.
+    pub(super) unknown: BTreeSet<String>,
 }
 
 impl LiveAgent {
@@ -178,7 +178,6 @@ impl Actor {
             kept: VecDeque::new(),
             env: None,
             next_token: 0,
-            commands: Vec::new(),
             inbox,
             gate,
             rested_since: Instant::now(),
@@ -324,6 +323,7 @@ impl Actor {
                 self.live.models = Some((available.clone(), current.clone()));
             }
             SignalBody::ConfigOptions(options) => self.live.config_options = Some(options.clone()),
+            SignalBody::Commands(commands) => self.live.commands = Some(commands.clone()),
             SignalBody::ContextWindow(window) => self.live.context_window = Some(*window),
             SignalBody::RateLimits { limits, .. } => self.live.rate_limits.clone_from(limits),
             SignalBody::Stalled { .. } | SignalBody::Unloaded | SignalBody::Deleted => {}

@@ -19,6 +19,8 @@ use crate::submission::{Accepted, OpError, Resolution};
 
 /// Option of a projected question that answers nothing.
 const SKIP: &str = "__elicitation_skip";
+/// Option of a projected question that says that its address is opened.
+const OPEN: &str = "__elicitation_open";
 
 /// A client's answer to a permission request.
 pub(super) struct Choice {
@@ -286,6 +288,9 @@ impl Actor {
                     let message = unusable(field);
                     return Err(OpError::InvalidParams { path: "content", message });
                 }
+                if let Some(message) = crate::form::out_of_bounds(form, &content) {
+                    return Err(OpError::InvalidParams { path: "content", message });
+                }
                 ElicitationAnswer::Accept(content)
             }
             ops::ElicitationAnswer::Decline => ElicitationAnswer::Decline,
@@ -366,6 +371,16 @@ impl Actor {
 
     /// The agent takes a request back.
     pub(super) async fn withdrawn(&mut self, key: RequestKey) {
+        let by = ResolvedBy { kind: ResolverKind::Interrupt, name: Some("agent".to_owned()) };
+        self.needs_no_answer(key, Decision::Cancel, by).await;
+    }
+
+    /// What a question asked for is done, elsewhere.
+    pub(super) async fn done_elsewhere(&mut self, key: RequestKey) {
+        self.needs_no_answer(key, Decision::Answered, ResolvedBy::kind(ResolverKind::Agent)).await;
+    }
+
+    async fn needs_no_answer(&mut self, key: RequestKey, decision: Decision, by: ResolvedBy) {
         let Some(id) = self.parked.iter().find(|(_, known)| **known == key).map(|(id, _)| *id) else {
             return;
         };
@@ -375,11 +390,7 @@ impl Actor {
         let Some(next) = activity::resolve(&now, id) else { return };
         let turn = next.turn();
         self.batch().push(turn, Item::None, FactBody::Activity(next));
-        let resolved = PermissionResolved::of(
-            &input,
-            Decision::Cancel,
-            ResolvedBy { kind: ResolverKind::Interrupt, name: Some("agent".to_owned()) },
-        );
+        let resolved = PermissionResolved::of(&input, decision, by);
         self.resolve_in_batch(resolved, input.item_seq);
         self.commit().await;
         self.stop_to_steer();
@@ -518,17 +529,23 @@ fn reason(rule: Rule) -> Option<&'static str> {
     }
 }
 
-/// A question as options, for clients that know only permissions: its choices if it is one choice, and a way out.
+/// A question as options, for clients that know only permissions: its choices if only one choice is needed, or that the
+/// address is opened; and a way out.
 fn project_options(form: &Form) -> Vec<PermissionOption> {
     let mut options = Vec::new();
-    if let [field] = form.fields.as_slice()
-        && field.kind == FieldKind::Select
-    {
+    if let Some(field) = only_choice(form) {
         options.extend(field.options.iter().enumerate().map(|(index, option)| PermissionOption {
             id: format!("{}#{index}", field.key),
             label: option.label.clone(),
             kind: OptionKind::Other("answer".to_owned()),
         }));
+    }
+    if form.link.is_some() {
+        options.push(PermissionOption {
+            id: OPEN.to_owned(),
+            label: "Opened".to_owned(),
+            kind: OptionKind::Other("answer".to_owned()),
+        });
     }
     options.push(PermissionOption {
         id: SKIP.to_owned(),
@@ -538,10 +555,20 @@ fn project_options(form: &Form) -> Vec<PermissionOption> {
     options
 }
 
+/// The choice that answers a form all by itself: the only field, or the only one besides texts that may be left out.
+fn only_choice(form: &Form) -> Option<&FormField> {
+    let mut fields = form.fields.iter().filter(|field| field.kind != FieldKind::Text || field.required);
+    let field = fields.next().filter(|field| field.kind == FieldKind::Select)?;
+    fields.next().is_none().then_some(field)
+}
+
 /// The answer that a projected option stands for.
 fn answer_from_option(form: &Form, option: Option<&str>) -> ElicitationAnswer {
     let Some(option) = option else { return ElicitationAnswer::Cancel };
-    let chosen = form.fields.first().and_then(|field| {
+    if form.link.is_some() && option == OPEN {
+        return ElicitationAnswer::Accept(BTreeMap::new());
+    }
+    let chosen = only_choice(form).and_then(|field| {
         let index: usize = option.strip_prefix(&field.key)?.strip_prefix('#')?.parse().ok()?;
         Some((field.key.clone(), field.options.get(index)?.value.clone()))
     });

@@ -21,7 +21,7 @@ mod worktree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use signalbox_facts::{Committed, ConfigOption, ContextWindow, Model, RateLimit, Seq, SessionRow};
+use signalbox_facts::{Command, Committed, ConfigOption, ContextWindow, Model, RateLimit, Seq, SessionRow};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::core::Core;
@@ -61,6 +61,8 @@ pub struct Live {
     pub models: Option<(Vec<Model>, String)>,
     /// The agent's options.
     pub config_options: Option<Vec<ConfigOption>>,
+    /// The agent's slash commands.
+    pub commands: Option<Vec<Command>>,
     /// How full the context is.
     pub context_window: Option<ContextWindow>,
     /// The limits of the agent's account.

@@ -276,13 +276,23 @@ fn chosen(
     for (id, value) in choices {
         let current = config_value(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
         match options.iter_mut().find(|option| option.id == *id) {
-            Some(option) => option.current = current,
+            Some(option) => {
+                option.current = match (&option.current, current) {
+                    // A choice may be called `true`.
+                    (ConfigValue::Choice(_), ConfigValue::Flag(flag)) => {
+                        ConfigValue::Choice(flag.to_string())
+                    }
+                    (_, current) => current,
+                };
+            }
             None => options.push(ConfigOption {
                 id: id.clone(),
                 name: id.clone(),
                 category: None,
+                description: None,
                 current,
                 choices: Vec::new(),
+                fixed: false,
             }),
         }
     }

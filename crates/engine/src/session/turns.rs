@@ -1,6 +1,6 @@
 //! The life of a turn: start, steer, interrupt, end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use signalbox_agents::{OpenSession, PromptRequest, start};
@@ -206,7 +206,8 @@ impl Actor {
         if let Some(open) = &self.turn {
             return Err(OpError::TurnActive(open.id));
         }
-        if !self.commands.iter().any(|command| command == COMPACT) {
+        let offered = self.live.commands.iter().flatten().any(|command| command.name == COMPACT);
+        if !offered {
             let message =
                 "the agent offers no compact command; it says what it offers once it runs".to_owned();
             return Err(OpError::Agent { reason: "unsupported_by_agent", message });
@@ -425,6 +426,7 @@ impl Actor {
             mcp_servers,
             started_at_ms: now_ms,
             heard_at_ms: now_ms,
+            unknown: BTreeSet::new(),
         });
         Ok(())
     }

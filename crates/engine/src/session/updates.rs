@@ -4,7 +4,8 @@ use signalbox_agents::{
     AgentEvent, AgentFailure, AgentInfo, NoticeSeverity, PromptOutcome, TextChunk, Update,
 };
 use signalbox_facts::{
-    ContextWindow, FactBody, RateLimit, SignalBody, TitleChanged, TitleOrigin, TurnId, TurnStatus, Warning,
+    CompactionStatus, ContextWindow, FactBody, RateLimit, SignalBody, TitleChanged, TitleOrigin, TurnId,
+    TurnStatus, Warning,
 };
 
 use super::actor::Actor;
@@ -13,6 +14,9 @@ use crate::prompt::{History, Opening};
 
 /// A batch is committed when its facts hold this much, even if more events are there.
 const BATCH_BYTES: usize = 256 << 10;
+/// Kinds of unknown updates that are named, and how much of a name.
+const MAX_UNKNOWN: usize = 16;
+const MAX_KIND_CHARS: usize = 64;
 /// More limits than any account has.
 const MAX_RATE_LIMITS: usize = 32;
 
@@ -38,10 +42,17 @@ impl Actor {
 
     async fn on_event(&mut self, event: AgentEvent) {
         match event {
-            AgentEvent::Update(update) => self.update(update),
+            AgentEvent::Update(update) => {
+                if update == Update::Title(None) {
+                    // Whose title it is that goes may be in this very batch.
+                    self.commit().await;
+                }
+                self.update(update);
+            }
             AgentEvent::Permission { key, tool, options } => self.permission(key, *tool, options).await,
             AgentEvent::Elicitation { key, tool_call, form } => self.elicitation(key, tool_call, *form).await,
             AgentEvent::Withdrawn { key } => self.withdrawn(key).await,
+            AgentEvent::DoneElsewhere { key } => self.done_elsewhere(key).await,
             AgentEvent::PromptEnded(result) => {
                 self.remember_prompt(&result);
                 self.prompt_ended(result).await;
@@ -122,7 +133,8 @@ impl Actor {
 
     fn agent_is_gone(&mut self) {
         self.agent = None;
-        self.commands = Vec::new();
+        // The next one says what it offers; until then there is nobody to take a command.
+        self.live.commands = None;
         self.give_up_settling();
     }
 
@@ -176,8 +188,8 @@ impl Actor {
         match update {
             Update::Message(chunk) => self.with_items(|items, batch| items.text(batch, turn, false, chunk)),
             Update::Thought(chunk) => self.with_items(|items, batch| items.text(batch, turn, true, chunk)),
-            Update::MessageContent { message_id, content } => {
-                self.with_items(|items, batch| items.content(batch, turn, message_id, &content));
+            Update::MessageContent { thought, message_id, content } => {
+                self.with_items(|items, batch| items.content(batch, turn, thought, message_id, *content));
             }
             Update::Tool(patch) => {
                 self.with_items(|items, batch| items.tool(batch, turn, *patch, false));
@@ -186,8 +198,14 @@ impl Actor {
                 }
             }
             Update::Plan(plan) => self.with_items(|items, batch| items.plan(batch, turn, plan)),
-            Update::Compaction { id, status } => {
-                self.with_items(|items, batch| items.compaction(batch, turn, id, status));
+            Update::Compaction { id, status, summary, error } => {
+                self.with_items(|items, batch| items.compaction(batch, turn, id, status, summary));
+                if let Some(error) = error.filter(|_| status == CompactionStatus::Failed) {
+                    self.warn("compaction_failed", format!("Compacting the context failed: {error}"), None);
+                }
+            }
+            Update::CompactionSummary { id, text } => {
+                self.with_items(|items, batch| items.compaction_summary(batch, turn, id, &text));
             }
             other => self.session_update(other, Some(turn)),
         }
@@ -222,21 +240,42 @@ impl Actor {
                     Warning { message, reason: reason.to_owned(), terminal: false, request_id: None };
                 self.batch().push(turn, Item::None, FactBody::Warning(warning));
             }
-            // The echo of what was sent, and what clients have no use for yet.
-            Update::UserMessage(_) | Update::Modes(_) | Update::Title(None) => {}
+            Update::Title(None) => self.agent_takes_title_back(turn),
+            // The echo of what was sent; and modes, which are among the options.
+            Update::UserMessage(_) | Update::Modes(_) => {}
             Update::Commands(commands) => {
-                self.commands = commands.into_iter().map(|command| command.name).collect();
+                if self.live.commands.as_ref() != Some(&commands) {
+                    self.signal(SignalBody::Commands(commands));
+                }
             }
-            Update::Unknown(value) => {
-                tracing::debug!(session = %self.row.id, update = %value, "an update of an unknown kind");
-            }
+            Update::Unknown(value) => self.unknown_update(&value, turn),
             Update::Message(_)
             | Update::Thought(_)
             | Update::MessageContent { .. }
             | Update::Tool(_)
             | Update::Plan(_)
-            | Update::Compaction { .. } => {}
+            | Update::Compaction { .. }
+            | Update::CompactionSummary { .. } => {
+                tracing::info!(session = %self.row.id, "an agent did something before its first turn; it is not shown");
+            }
         }
+    }
+
+    /// What cannot be shown is at least named, once a kind in an agent's life.
+    fn unknown_update(&mut self, update: &serde_json::Value, turn: Option<TurnId>) {
+        let kind = update.get("sessionUpdate").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let kind: String = kind.chars().filter(|c| !c.is_control()).take(MAX_KIND_CHARS).collect();
+        let Some(live) = &mut self.agent else { return };
+        if live.unknown.len() >= MAX_UNKNOWN || !live.unknown.insert(kind.clone()) {
+            tracing::debug!(session = %self.row.id, kind, "another update of an unknown kind");
+            return;
+        }
+        tracing::info!(session = %self.row.id, kind, "an update of an unknown kind");
+        let message =
+            format!("The agent told something that signalbox does not know (`{kind}`); it is not shown.");
+        let reason = "agent_update_unknown".to_owned();
+        let warning = Warning { message, reason, terminal: false, request_id: None };
+        self.batch().push(turn, Item::None, FactBody::Warning(warning));
     }
 
     /// Before the first turn there is nothing that a message could belong to; it is shown as a notice.
@@ -284,6 +323,17 @@ impl Actor {
             return;
         }
         let changed = TitleChanged { title, origin: TitleOrigin::Agent };
+        self.batch().push(turn, Item::None, FactBody::TitleChanged(changed));
+    }
+
+    /// The agent has no title any more: what the first prompt says takes its place.
+    fn agent_takes_title_back(&mut self, turn: Option<TurnId>) {
+        if self.row.title_origin != TitleOrigin::Agent {
+            return;
+        }
+        let title = crate::title::from_prompt(&self.row.preview);
+        let origin = if title.is_some() { TitleOrigin::Automatic } else { TitleOrigin::Default };
+        let changed = TitleChanged { title: title.unwrap_or_default(), origin };
         self.batch().push(turn, Item::None, FactBody::TitleChanged(changed));
     }
 }

@@ -180,7 +180,9 @@ async fn b16_what_is_no_text_is_told_as_what_text_can_say() {
     ];
     let heard = face.turn(&session, &script.concat()).await;
     let said = said(&heard);
-    assert!(said.starts_with("See [a.txt](file:///a.txt)") && said.contains("image/png"), "{said}");
+    assert_eq!(said, "See [a.txt](file:///a.txt)");
+    let image = the(&heard, "tool_call");
+    assert_eq!((&image["title"], &image["status"]), (&json!("Image"), &json!("completed")));
     let ids: Vec<_> = only(&heard, "agent_text").into_iter().map(|event| &event["message_id"]).collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "one message");
 }

@@ -86,7 +86,7 @@ async fn s105_s106_the_context_window_and_its_cost() {
 }
 
 #[tokio::test]
-async fn s107_grouped_options_are_told_flat() {
+async fn s107_grouped_options_are_told_flat_with_the_name_of_their_group() {
     let mut face = Face::new().await;
     let session = face.new_session().await;
     let options = json!([
@@ -104,8 +104,8 @@ async fn s107_grouped_options_are_told_flat() {
         Value::from(&told.as_array().unwrap()[..2]),
         json!([
             {"id": "speed", "name": "Speed", "category": "model_config", "current": "fast", "choices": [
-                {"id": "slow", "name": "Slow", "description": null},
-                {"id": "fast", "name": "Fast", "description": "Quick."},
+                {"id": "slow", "name": "Slow", "description": null, "group": "A"},
+                {"id": "fast", "name": "Fast", "description": "Quick.", "group": "B"},
             ]},
             {"id": "loud", "name": "Loud", "category": null, "current": "true", "choices": [
                 {"id": "true", "name": "On", "description": null},
@@ -256,6 +256,37 @@ async fn s116_a_question_is_declined_cancelled_or_answered_as_if_it_were_a_permi
             json!({"action": "cancel"}),
         ]
     );
+}
+
+#[tokio::test]
+async fn an_address_to_open_is_a_question_without_fields_and_either_op_answers_it() {
+    let mut face = Face::new().await;
+    let session = face.new_session().await;
+    let params =
+        json!({"mode": "url", "elicitationId": "e", "url": "https://x.test/login", "message": "Log in"});
+    let script = format!("send-request elicitation/create {params}");
+    for option in [None, Some("__elicitation_open")] {
+        face.prompts(&session, &script, "r").await;
+        let request = face.next("elicitation_request").await;
+        assert_eq!(
+            request["form"],
+            json!({"message": "Log in", "fields": [], "url": "https://x.test/login"})
+        );
+        match option {
+            Some(option) => face.answers(&session, &request, Some(option)).await,
+            None => {
+                face.sends(json!({
+                    "op": "answer_elicitation", "session": session, "request_id": request["request_id"],
+                    "answer": {"action": "accept"},
+                }))
+                .await;
+            }
+        }
+        face.until_end(&session).await;
+    }
+    let accepted = json!({"action": "accept", "content": {}});
+    assert_eq!(face.answers_heard(), [accepted.clone(), accepted]);
+    assert_eq!(face.heard_of("initialize")[0]["clientCapabilities"]["elicitation"]["url"], json!({}));
 }
 
 #[tokio::test]

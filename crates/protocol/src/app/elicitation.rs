@@ -15,20 +15,41 @@ pub struct McpServerElicitationRequestParams {
     pub turn_id: Option<String>,
     /// The provider's name.
     pub server_name: String,
-    pub mode: McpElicitationMode,
-    pub message: String,
-    /// An object schema whose properties are strings, numbers, booleans, or choices.
-    #[schemars(extend("x-free-json" = true))]
-    pub requested_schema: Value,
+    #[serde(flatten)]
+    pub question: McpElicitation,
     #[serde(flatten)]
     pub info: ApprovalRequestInfo,
 }
 
-/// How a question is put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum McpElicitationMode {
-    Form,
+/// What is asked, by `mode`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "mode", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum McpElicitation {
+    /// Values for fields.
+    Form {
+        message: String,
+        /// An object schema whose properties are strings, numbers, booleans, or choices. A `pattern` of a string is in the
+        /// approval's `form` only.
+        #[schemars(extend("x-free-json" = true))]
+        requested_schema: Value,
+    },
+    /// To open a web address and to go on there. It is the user who opens it: show it whole, and fetch nothing from it.
+    Url {
+        message: String,
+        /// The agent's id of the question.
+        elicitation_id: String,
+        url: String,
+    },
+}
+
+impl McpElicitation {
+    /// What is asked, in words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Form { message, .. } | Self::Url { message, .. } => message,
+        }
+    }
 }
 
 /// Answer to `mcpServer/elicitation/request`.

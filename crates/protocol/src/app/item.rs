@@ -123,7 +123,11 @@ pub enum ItemBody {
         declined: bool,
     },
     /// The agent's context was compacted.
-    ContextCompaction,
+    ContextCompaction {
+        /// Ext: what the agent kept of the conversation, in its own words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<String>,
+    },
 }
 
 /// What the agent itself says about its tool call.
@@ -138,6 +142,9 @@ pub struct ToolCallInfo {
     pub kind: Option<String>,
     #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub locations: Vec<ToolCallLocation>,
+    /// Why it failed, as the agent says. Of a command its output says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A place in a file that a tool call is about.

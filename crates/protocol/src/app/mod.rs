@@ -8,6 +8,7 @@
 //! - Times of threads and turns are Unix seconds; whatever ends in `Ms` is milliseconds.
 
 mod account;
+mod agent_command;
 mod agent_sessions;
 mod approval;
 mod compat;
@@ -45,6 +46,7 @@ mod usage;
 mod worktree;
 
 pub use account::*;
+pub use agent_command::*;
 pub use agent_sessions::*;
 pub use approval::*;
 pub use compat::*;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::agent_command::AgentCommand;
 use super::approval::{
     Approval, ApprovalDecision, CommandExecutionRequestApprovalParams,
     CommandExecutionRequestApprovalResponse, FileChangeRequestApprovalParams,
@@ -38,6 +39,7 @@ messages! {
         Thread ThreadSettingsUpdated(ThreadSettingsUpdatedNotification) = method::THREAD_SETTINGS_UPDATED,
         Thread ThreadModelsUpdated(ThreadModelsUpdatedNotification) = method::THREAD_MODELS_UPDATED,
         Thread ThreadConfigOptionsUpdated(ThreadConfigOptionsUpdatedNotification) = method::THREAD_CONFIG_OPTIONS_UPDATED,
+        Thread ThreadCommandsUpdated(ThreadCommandsUpdatedNotification) = method::THREAD_COMMANDS_UPDATED,
         Thread ThreadTokenUsageUpdated(ThreadTokenUsageUpdatedNotification) = method::THREAD_TOKEN_USAGE_UPDATED,
         Thread ThreadResyncRequired(ThreadResyncRequiredNotification) = method::THREAD_RESYNC_REQUIRED,
         Thread TurnStarted(TurnStartedNotification) = method::TURN_STARTED,
@@ -249,6 +251,14 @@ pub struct ThreadConfigOptionsUpdatedNotification {
     pub options: Vec<ConfigOption>,
 }
 
+/// Ext: the agent told its slash commands, all of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadCommandsUpdatedNotification {
+    pub thread_id: String,
+    pub commands: Vec<AgentCommand>,
+}
+
 /// Tokens of a thread at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -413,6 +423,10 @@ pub struct WarningNotification {
     /// Ext: the request that caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// Ext: a stable word for what it is. What the agent itself wants known is `agent_notice`, `agent_warning` or
+    /// `agent_error`, as bad as the agent says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A server request needs no answer any more.

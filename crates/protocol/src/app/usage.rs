@@ -13,6 +13,9 @@ pub struct ThreadTokenUsage {
     /// How many tokens the context holds.
     #[serde(default)]
     pub model_context_window: Option<i64>,
+    /// Ext: what the agent's conversation has cost so far in US dollars, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// How much of its limits an agent's account has used.

@@ -304,6 +304,11 @@ pub struct ConfigOption {
     pub current: String,
     #[serde(default)]
     pub choices: Vec<ConfigChoice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// It is of a type that the server does not know: `current` is its value as text, and it cannot be set.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
 }
 
 /// One choice of an option.
@@ -314,6 +319,9 @@ pub struct ConfigChoice {
     /// Always written.
     #[serde(default)]
     pub description: Option<String>,
+    /// The heading it stands under; choices of one group follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// Who settled a request.
@@ -339,6 +347,8 @@ pub enum ResolverKind {
     Restart,
     /// Nobody was there who could have answered.
     Unattended,
+    /// The agent: what it asked for was done elsewhere.
+    Agent,
 }
 
 /// Why a session was closed.

@@ -2,15 +2,19 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
-/// A question an agent asks with typed fields.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// A question an agent asks with typed fields, or an address that it asks the user to open.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Form {
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     pub fields: Vec<FormField>,
+    /// What is asked is to open this web address and to go on there; there are no fields then. Show all of it, let the
+    /// user open it, and fetch nothing from it. `accept` means that the user will, or did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// One field of a form.
@@ -34,6 +38,19 @@ pub struct FormField {
     /// The value to start with: a JSON value of the field's kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
+    /// The least: characters of a `text`, value of a number, choices of a `multi_select`. An answer that breaks this or one of
+    /// the next three is refused, and the question waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<Number>,
+    /// The most, counted likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Number>,
+    /// A regular expression that a `text` must match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// What a `text` is, in JSON Schema's words: `email`, `uri`, `date`, `date-time`, or another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
 }
 
 /// What kind of value a field takes.

@@ -179,6 +179,10 @@ pub fn notifications() -> Vec<(&'static str, Value)> {
         (method::THREAD_MODELS_UPDATED, json!({"threadId": "s", "data": [], "current": ""})),
         (method::THREAD_CONFIG_OPTIONS_UPDATED, json!({"threadId": "s", "options": []})),
         (
+            method::THREAD_COMMANDS_UPDATED,
+            json!({"threadId": "s", "commands": [{"name": "web", "description": "", "hint": "what"}]}),
+        ),
+        (
             method::THREAD_TOKEN_USAGE_UPDATED,
             json!({"threadId": "s", "turnId": "t", "tokenUsage": {"modelContextWindow": 200_000,
                 "total": serde_json::to_value(TokenUsageBreakdown::default()).unwrap(),

@@ -92,7 +92,7 @@ pub const EVENTS: &[&str] = &[
     r#"{"event":"context_window","session":"s","used_tokens":10,"context_window":200000}"#,
     r#"{"event":"context_window","session":"s","used_tokens":10,"context_window":200000,"cost_usd":0.25}"#,
     r#"{"event":"models","session":"s","available":[{"id":"m","name":"M","description":null}],"current":""}"#,
-    r#"{"event":"config_options","session":"s","options":[{"id":"o","name":"O","category":null,"current":"a","choices":[{"id":"a","name":"A","description":"d"}]}]}"#,
+    r#"{"event":"config_options","session":"s","options":[{"id":"o","name":"O","category":null,"current":"a","choices":[{"id":"a","name":"A","description":"d"}]},{"id":"p","name":"P","category":null,"current":"3","choices":[{"id":"b","name":"B","description":null,"group":"G"}],"description":"e","fixed":true}]}"#,
     r#"{"event":"execution_policy_changed","session":"s","policy":{"mode":"yolo","sandbox":"read_only"}}"#,
     r#"{"event":"execution_policy_changed","session":"s","policy":{"mode":"ask","sandbox":"workspace_write"},"request_id":"r"}"#,
     r#"{"event":"turn_ended","session":"s","stop_reason":"end_turn"}"#,

@@ -120,8 +120,6 @@ struct State {
     session: Value,
     turn: Option<Turn>,
     running: bool,
-    /// The agent tells its states, as in version 2.
-    states: bool,
     /// Calls of earlier turns.
     earlier: BTreeSet<String>,
 }
@@ -162,11 +160,8 @@ impl State {
     fn update(&mut self, update: &Value) {
         let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
         match update["sessionUpdate"].as_str() {
-            Some("state_update") => {
-                self.states = true;
-                if update["state"] == "idle" {
-                    self.ends(Ok(update["stopReason"].as_str().unwrap_or("end_turn").to_owned()));
-                }
+            Some("state_update") if update["state"] == "idle" => {
+                self.ends(Ok(update["stopReason"].as_str().unwrap_or("end_turn").to_owned()));
             }
             Some("agent_message_chunk") => {
                 if let Some(turn) = &mut self.turn {
@@ -181,10 +176,11 @@ impl State {
             // What is still told of a call of an earlier turn makes none in this one.
             Some("tool_call_update")
                 if update["toolCallId"].as_str().is_some_and(|id| self.earlier.contains(id)) => {}
-            // In version 2 it is shown as a call, under the id of its session.
-            Some("subagent_update") if self.states && update.get("title").is_some() => {
-                if let Some(id) = update["sessionId"].as_str() {
-                    self.calls(id);
+            // Each agent of the agent's own is shown as a call, once it has a title.
+            Some("subagent_update") if update.get("title").is_some() => {
+                let id = format!("subagent/{}", update["sessionId"].as_str().unwrap_or_default());
+                if !self.earlier.contains(&id) {
+                    self.calls(&id);
                 }
             }
             Some("tool_call" | "tool_call_update") => {

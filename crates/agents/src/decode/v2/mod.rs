@@ -3,7 +3,6 @@
 
 mod messages;
 mod permission;
-mod subagents;
 mod terminals;
 #[cfg(test)]
 mod tests;
@@ -42,7 +41,6 @@ pub(crate) struct Memory {
     pub(crate) messages: Messages,
     pub(crate) terminals: Terminals,
     contents: Vec<(String, Vec<ToolPart>)>,
-    subagents: subagents::Subagents,
 }
 
 /// Decodes one update; `bytes` is the length of its line. One update may be several things.
@@ -77,11 +75,6 @@ pub(crate) fn update(
             _ => State::Busy,
         })],
         "replay_complete" => vec![Decoded::ReplayComplete],
-        "subagent_update" => memory.subagents.update(&mut object).map(tool).into_iter().collect(),
-        "session_message" => match memory.subagents.message(&mut object) {
-            Some(patch) => vec![tool(patch)],
-            None => vec![same_as_before(object, bytes, context, tools)],
-        },
         _ => vec![same_as_before(object, bytes, context, tools)],
     }
 }
@@ -227,7 +220,9 @@ fn weight(parts: &[ToolPart]) -> usize {
     let one = |part: &ToolPart| match part {
         ToolPart::Content(Content::Text(text)) => text.len(),
         ToolPart::Content(Content::Image { data, .. } | Content::Audio { data, .. }) => data.len(),
-        ToolPart::Content(Content::Resource { text, .. }) => text.as_ref().map_or(0, String::len),
+        ToolPart::Content(Content::Resource { text, blob, .. }) => {
+            text.as_ref().or(blob.as_ref()).map_or(0, String::len)
+        }
         ToolPart::Diff { old_text, new_text, .. } => {
             old_text.as_ref().map_or(0, String::len) + new_text.len()
         }
@@ -245,7 +240,9 @@ fn chunk(kind: Kind, chunk: TextChunk) -> Decoded {
     })
 }
 
-/// A piece that is no text: only answers have those.
+/// A piece that is no text, of an answer or a thought: that of a prompt is known.
 fn piece(kind: Kind, message_id: Option<String>, content: Content) -> Option<Decoded> {
-    (kind == Kind::Answer).then_some(Decoded::Update(Update::MessageContent { message_id, content }))
+    let thought = kind == Kind::Thought;
+    let update = Update::MessageContent { thought, message_id, content: Box::new(content) };
+    (kind != Kind::Prompt).then_some(Decoded::Update(update))
 }

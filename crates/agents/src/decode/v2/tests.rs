@@ -200,27 +200,6 @@ fn states_of_calls_are_read_as_far_as_they_are_known() {
 }
 
 #[test]
-fn a_subagent_is_shown_as_a_call() {
-    let mut session = Session::default();
-    let patch = session.tool(
-        json!({"sessionUpdate":"subagent_update","sessionId":"a","title":"look","state":{"state":"running"}}),
-    );
-    assert_eq!(
-        (patch.id.as_str(), patch.kind.as_deref(), patch.status),
-        ("a", Some("think"), Some(ToolStatus::InProgress))
-    );
-    let message = |from: &str, to: &str| json!({"sessionUpdate":"session_message","messageId":"m","senderSessionId":from,"recipientSessionId":to,"content":[text("hi")]});
-    let patch = session.tool(message("s", "a"));
-    assert_eq!((patch.id.as_str(), patch.raw_input), ("a", Some(json!({"prompt":"hi"}))));
-    let patch = session.tool(message("a", "s"));
-    assert_eq!(patch.content, Some(vec![ToolPart::Content(Content::Text("hi".into()))]));
-    let patch = session.tool(json!({"sessionUpdate":"subagent_update","sessionId":"a","state":{"state":"idle","stopReason":"cancelled"}}));
-    assert_eq!((patch.status, patch.cancelled, patch.title), (Some(ToolStatus::Failed), true, None));
-    // Between others it is nobody's news that we know.
-    assert!(matches!(session.hears(message("x", "y"))[..], [Update::Unknown(_)]));
-}
-
-#[test]
 fn what_is_unknown_is_kept() {
     let updates = Session::default().hears(json!({"sessionUpdate":"_weather","rain":true}));
     assert_eq!(updates, [Update::Unknown(json!({"sessionUpdate":"_weather","rain":true}))]);

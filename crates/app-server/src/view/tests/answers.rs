@@ -153,7 +153,7 @@ fn an_answer_to_a_question_is_a_label_or_words_of_the_users_own() {
 fn a_form_is_accepted_with_values_and_dismissed_without_an_interrupt() {
     let mut input = usual();
     input.kind = InputKind::Elicitation;
-    input.form = Some(Form { message: "Who?".into(), fields: Vec::new(), schema: Value::Null });
+    input.form = Some(Form { message: "Who?".into(), ..Form::default() });
     let respond = |response: Value| {
         let reply = reply::<McpServerElicitationRequestResponse>(response);
         answer(session(), &input, reply).map(|answer| match answer.op {

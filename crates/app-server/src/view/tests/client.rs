@@ -205,6 +205,7 @@ impl Client {
             | Told::ThreadWorktreeDiscarded(_)
             | Told::ThreadModelsUpdated(_)
             | Told::ThreadConfigOptionsUpdated(_)
+            | Told::ThreadCommandsUpdated(_)
             | Told::AccountRateLimitsUpdated(_) => {}
             Told::ThreadResyncRequired(_) | Told::CoreEvent(_) => panic!("the view tells no {method}"),
         }

@@ -118,10 +118,14 @@ fn a_forms_schema_has_only_what_existing_clients_take() {
     let field = |key: &str, kind, required| FormField {
         key: key.into(),
         kind,
-        title: None,
         description: (kind == FieldKind::Text).then(|| "help".into()),
         required,
-        options: vec![FieldOption { value: "a".into(), label: "A".into() }],
+        options: vec![FieldOption { value: "a".into(), label: "A".into(), description: None }],
+        min: (kind != FieldKind::Select).then(|| 1.into()),
+        default: (kind == FieldKind::Select).then(|| "a".into()),
+        pattern: Some("^a".into()),
+        format: Some(if required { "email" } else { "hologram" }.into()),
+        ..FormField::default()
     };
     let form = Form {
         message: "?".into(),
@@ -132,6 +136,7 @@ fn a_forms_schema_has_only_what_existing_clients_take() {
             field("many", FieldKind::MultiSelect, false),
         ],
         schema: json!({ "type": "object", "$comment": "the agent's own" }),
+        link: None,
     };
     let choices = json!([{ "const": "a", "title": "A" }]);
     assert_eq!(
@@ -139,10 +144,10 @@ fn a_forms_schema_has_only_what_existing_clients_take() {
         json!({
             "type": "object",
             "properties": {
-                "t": { "type": "string", "description": "help" },
-                "n": { "type": "integer" },
-                "one": { "type": "string", "oneOf": choices },
-                "many": { "type": "array", "items": { "anyOf": choices } },
+                "t": { "type": "string", "description": "help", "minLength": 1, "format": "email" },
+                "n": { "type": "integer", "minimum": 1 },
+                "one": { "type": "string", "oneOf": choices, "default": "a" },
+                "many": { "type": "array", "items": { "anyOf": choices }, "minItems": 1 },
             },
             "required": ["t"],
         })

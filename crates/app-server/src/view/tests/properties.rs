@@ -242,7 +242,7 @@ fn known(mut turns: Vec<Turn>, world: &World) -> Vec<Turn> {
     for item in turns.iter_mut().flat_map(|turn| &mut turn.items) {
         let diverged = convert::item_seq(&item.id).is_some_and(|seq| world.diverged.contains(&seq));
         if diverged {
-            item.body = ItemBody::ContextCompaction;
+            item.body = ItemBody::ContextCompaction { summary: None };
             item.tool_call = None;
         }
         if item.completed_at_ms.is_some() {

@@ -351,11 +351,17 @@ impl World {
 
     pub(crate) fn compacts(&mut self, id: &str, status: CompactionStatus) -> Option<Seq> {
         self.last_turn?;
-        Some(self.start(FactBody::ContextCompaction(ContextCompaction { id: id.into(), status })))
+        Some(self.start(FactBody::ContextCompaction(ContextCompaction {
+            id: id.into(),
+            status,
+            summary: None,
+        })))
     }
 
     pub(crate) fn compacted(&mut self, item: Seq, id: &str, status: CompactionStatus) -> &mut Self {
-        self.fact(Some(item), FactBody::ContextCompaction(ContextCompaction { id: id.into(), status }));
+        let summary = (status == CompactionStatus::Completed).then(|| "What was said.".into());
+        let body = ContextCompaction { id: id.into(), status, summary };
+        self.fact(Some(item), FactBody::ContextCompaction(body));
         self
     }
 
@@ -478,12 +484,10 @@ impl World {
             key: "name".into(),
             kind: FieldKind::Text,
             title: Some("Name".into()),
-            description: None,
             required: true,
-            options: Vec::new(),
+            ..FormField::default()
         };
-        let form =
-            Form { message: "Who are you?".into(), fields: vec![field], schema: serde_json::Value::Null };
+        let form = Form { message: "Who are you?".into(), fields: vec![field], ..Form::default() };
         self.park(PendingInput {
             id: input_id(self.input_count + 1),
             kind: InputKind::Elicitation,

@@ -104,6 +104,9 @@ fn every_notification_of_a_thread_has_its_place_in_one_story() {
     assert_eq!(watched.state.models, Some((Vec::new(), "big".to_owned())));
     watched.hears("thread/configOptions/updated", json!({"options": []})).unwrap();
     assert_eq!(watched.state.config_options, Some(Vec::new()));
+    let command = json!({"name": "web", "description": "Searches"});
+    let heard = watched.hears("thread/commands/updated", json!({"commands": [command]})).unwrap();
+    assert_eq!((heard, watched.state.commands.as_ref().unwrap().len()), (vec![Change::Commands], 1));
     watched.state.queue_asked();
     assert_eq!(watched.state.wants(), []);
     assert_eq!(watched.hears("thread/queue/changed", json!({})).unwrap(), [Change::Queue]);
