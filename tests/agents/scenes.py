@@ -181,11 +181,13 @@ class Stage:
     def close(self):
         self.client.close()
         subprocess.run([self.binary, "stop", "--force"], env=self.env, cwd=self.work, stdout=subprocess.DEVNULL)
-        left = [pid for pid in pathlib.Path("/proc").iterdir() if pid.name.isdigit() and self.owns(pid)]
-        for pid in left:
-            os.kill(int(pid.name), signal.SIGKILL)
+        left = {}
+        for pid in pathlib.Path("/proc").iterdir():
+            if pid.name.isdigit() and self.owns(pid):
+                left[pid.name] = (pid / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+                os.kill(int(pid.name), signal.SIGKILL)
         shutil.rmtree(self.root, ignore_errors=True)
-        check(not left, f"processes left: {[pid.name for pid in left]}")
+        check(not left, f"processes left: {left}")
 
     def owns(self, pid):
         try:

@@ -181,6 +181,8 @@ pub(super) struct Conversation {
     /// Prompts and settings that wait for their turn.
     pub(super) queue: VecDeque<Request>,
     pub(super) prompting: Arc<AtomicBool>,
+    /// Until when its greeting is waited for.
+    pub(super) greeting: Option<Instant>,
     pub(super) prompt: Option<Running>,
     /// There has been a prompt.
     pub(super) prompted: bool,
@@ -243,6 +245,7 @@ impl Conversation {
             replay: None,
             queue: VecDeque::new(),
             prompting,
+            greeting: None,
             prompt: None,
             prompted: false,
             last_window_used: 0,
@@ -496,7 +499,7 @@ impl Conversation {
             // It may wait for an answer to a question of its own.
             Phase::Authenticating | Phase::Opening if !self.asked.is_empty() => None,
             Phase::Authenticating | Phase::Opening => Some(self.last_heard + self.limits.session),
-            Phase::Settling => self.replay.as_ref().map(|replay| replay.last + self.limits.replay_quiet),
+            Phase::Settling => Some(self.settled_at().unwrap_or(self.last_heard)),
             Phase::Met | Phase::Arranging(_) | Phase::Ready => None,
         };
         let calls = self.calls.values().filter_map(Call::deadline);
@@ -511,6 +514,9 @@ impl Conversation {
         }
         if let Some(replay) = &mut self.replay {
             replay.last += by;
+        }
+        if let Some(greeting) = &mut self.greeting {
+            *greeting += by;
         }
         for until in self.calls.values_mut().filter_map(Call::until) {
             *until += by;
@@ -555,12 +561,7 @@ impl Conversation {
                 failure.hint = self.suspects();
                 self.fail_with(failure);
             }
-            Phase::Settling => {
-                let quiet = self.limits.replay_quiet;
-                if self.replay.as_ref().is_none_or(|replay| now >= replay.last + quiet) {
-                    self.ready(now);
-                }
-            }
+            Phase::Settling if self.settled_at().is_none_or(|at| now >= at) => self.ready(now),
             _ => {}
         }
         self.expire_settings(now);

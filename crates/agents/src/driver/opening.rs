@@ -1,5 +1,7 @@
 //! From `initialize` to an open session: negotiation, login where needed, and new, resumed or loaded sessions.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -10,6 +12,9 @@ use crate::event::{AgentEvent, FailureReason};
 use crate::spec::McpTransport;
 use crate::update::Update;
 use crate::wire_out::{Opening, Version};
+
+/// Longest wait for the greeting of an agent that greets; it comes within some milliseconds.
+const GREETING_LONGEST: Duration = Duration::from_millis(200);
 
 /// How a session is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -232,6 +237,7 @@ impl Conversation {
         } else if let Some(replay) = &mut self.replay {
             replay.last = now;
         }
+        self.greeting = (self.quirks.greets && way == Way::New).then(|| now + GREETING_LONGEST);
         // Whoever only looks at a session changes nothing in it.
         let wanted = if self.open.replay { Default::default() } else { self.arrangement() };
         self.phase = Phase::Arranging(wanted);
@@ -253,6 +259,12 @@ impl Conversation {
         self.early.push(EarlyUpdate { session, params, bytes });
     }
 
+    /// When a session of which all is set is taken to be open, if something may still come that belongs to the opening.
+    pub(super) fn settled_at(&self) -> Option<Instant> {
+        let replayed = self.replay.as_ref().map(|replay| replay.last + self.limits.replay_quiet);
+        replayed.max(self.greeting)
+    }
+
     /// Sends the next setting of a session that was just opened; after the last one the session is ready.
     pub(super) fn arrange(&mut self, now: Instant) {
         while let Phase::Arranging(wanted) = &mut self.phase {
@@ -262,7 +274,7 @@ impl Conversation {
                         return;
                     }
                 }
-                None if self.replay.is_some() => self.phase = Phase::Settling,
+                None if self.settled_at().is_some() => self.phase = Phase::Settling,
                 None => self.ready(now),
             }
         }

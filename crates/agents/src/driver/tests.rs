@@ -13,6 +13,7 @@ use super::conversation::{Conversation, End};
 use crate::event::{AgentEvent, AgentFailure, FailureReason, RefusedSetting};
 use crate::handle::{ForkRequest, PromptBlock, PromptRequest, Request, Token};
 use crate::spec::{Environment, LaunchSpec, Limits, OpenSession};
+use crate::update::Update;
 use crate::vendors::Quirks;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -338,4 +339,45 @@ fn an_agent_without_images_gets_a_mark_and_the_user_a_warning() {
     assert!(blocks[1]["text"].as_str().unwrap().contains("\n````\n"));
     // A resource that has become text is still no prompt of the user.
     assert_eq!(blocks[1]["annotations"], json!({"audience": ["assistant"]}));
+}
+
+#[test]
+fn a_greeting_is_a_notice_and_no_part_of_the_first_answer() {
+    for greets in [true, false] {
+        let mut this = Talk::new(OpenSession { cwd: "/w".into(), ..OpenSession::default() });
+        this.talk.quirks.greets = greets;
+        this.prompts();
+        this.hears(json!({"id":1,"result":{"protocolVersion":1}}));
+        this.hears(json!({"id":2,"result":{"sessionId":"s"}}));
+        this.waits(Duration::ZERO);
+        // The prompt waits for the greeting, but not for ever.
+        assert_eq!(this.talk.is_ready(), !greets);
+        if greets {
+            this.says("v1.2\n---\n");
+            this.waits(Duration::ZERO);
+        }
+        assert!(this.talk.is_ready());
+        this.says("an answer");
+        let told: Vec<_> = this
+            .events()
+            .into_iter()
+            .filter_map(|event| match event {
+                AgentEvent::Update(Update::Notice { title, .. }) => Some(format!("notice {title}")),
+                AgentEvent::Update(Update::Message(chunk)) => Some(chunk.text),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, if greets { vec!["notice v1.2", "an answer"] } else { vec!["an answer"] });
+    }
+    let mut silent = Talk::new(OpenSession { cwd: "/w".into(), ..OpenSession::default() });
+    silent.talk.quirks.greets = true;
+    silent.hears(json!({"id":1,"result":{"protocolVersion":1}}));
+    silent.hears(json!({"id":2,"result":{"sessionId":"s"}}));
+    silent.waits(SECOND);
+    assert!(silent.talk.is_ready());
+    silent.says("unasked for");
+    assert!(matches!(
+        silent.events().as_slice(),
+        [AgentEvent::Ready(_), AgentEvent::Update(Update::Notice { .. })]
+    ));
 }

@@ -219,10 +219,12 @@ impl Conversation {
         let update = match update {
             // Some agents greet with the news of their version.
             Update::Message(TextChunk { text, .. }) if self.is_untouched() => {
-                if text.trim().is_empty() {
+                self.greeting = None;
+                let title = text.trim_matches(|letter: char| letter == '-' || letter.is_whitespace());
+                if title.is_empty() {
                     return;
                 }
-                Update::Notice { severity: NoticeSeverity::Info, title: text, description: None }
+                Update::Notice { severity: NoticeSeverity::Info, title: title.to_owned(), description: None }
             }
             other => other,
         };

@@ -27,6 +27,8 @@ pub struct Quirks {
     pub plan_in_arguments: Option<&'static str>,
     /// In a history that it tells, what begins so is no word of the user's: it adds it to prompts itself.
     pub added_to_prompts: Option<&'static str>,
+    /// It greets in a message right behind the opening of a session, which is not to be taken for a part of an answer.
+    pub greets: bool,
     /// `_meta` key whose object has a `kind` for tool calls that come without one.
     pub kind_in_meta: Option<&'static str>,
     /// It must be told to authenticate by this method before a session opens.
@@ -49,6 +51,7 @@ impl Quirks {
         fenced_output: false,
         plan_in_arguments: None,
         added_to_prompts: None,
+        greets: false,
         kind_in_meta: None,
         authenticate: None,
         input_mid_turn: false,

@@ -3,7 +3,7 @@
 use super::Quirks;
 use crate::presets::Preset;
 
-/// Pi has no permissions at all: it never asks. Command output comes in `_meta`.
+/// Pi has no permissions at all: it never asks. Command output comes in `_meta`. It greets with its version.
 pub(crate) const PI: Preset = Preset {
     provider: "pi",
     title: "Pi",
@@ -15,6 +15,6 @@ pub(crate) const PI: Preset = Preset {
     install_hint: "npm install -g pi-acp @earendil-works/pi-coding-agent",
     login_hint: Some("run `pi` and log in there"),
     rules: &["AGENTS.md"],
-    quirks: Quirks { output_in_content: false, ..Quirks::NONE },
+    quirks: Quirks { output_in_content: false, greets: true, ..Quirks::NONE },
     ..Preset::BASE
 };
