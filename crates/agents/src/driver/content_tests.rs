@@ -155,7 +155,9 @@ fn a_question_while_the_session_opens_is_asked_at_once_and_opening_waits_for_it(
     talk.sent();
     talk.hears(open_address(json!({"requestId":2})));
     let events = talk.events();
-    let [AgentEvent::Elicitation { key, .. }] = events.as_slice() else { panic!("{events:?}") };
+    let [AgentEvent::Introduced(_), AgentEvent::Elicitation { key, .. }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
     talk.waits(10_000 * tests::SECOND);
     assert_eq!(talk.end(), None, "people may take their time");
     talk.asks(Request::Elicitation(*key, ElicitationAnswer::Accept([].into())));

@@ -378,6 +378,6 @@ fn a_greeting_is_a_notice_and_no_part_of_the_first_answer() {
     silent.says("unasked for");
     assert!(matches!(
         silent.events().as_slice(),
-        [AgentEvent::Ready(_), AgentEvent::Update(Update::Notice { .. })]
+        [AgentEvent::Introduced(_), AgentEvent::Ready(_), AgentEvent::Update(Update::Notice { .. })]
     ));
 }
