@@ -215,7 +215,7 @@ pub(crate) fn launch(
         stage: Arc::clone(&stage),
     };
     let traffic = Traffic::begin(&spec, open.as_ref(), &supervisor.tracker);
-    let watch = driver::Watch { guard: supervisor.guard.clone(), traffic };
+    let watch = driver::Watch { guard: supervisor.guard.clone(), giants: supervisor.giants.clone(), traffic };
     let driver = driver::run(spec, open, limits, incoming, sink, stop.clone(), shared, watch);
     supervisor.tracker.spawn(driver);
     (Agent { shared: Arc::new(Shared { requests, stop, prompting, pid, stage }) }, events)

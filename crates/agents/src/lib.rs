@@ -7,6 +7,7 @@
 mod decode;
 mod driver;
 mod event;
+mod giants;
 pub mod guard;
 mod handle;
 mod listed;

@@ -164,7 +164,8 @@ pub struct Limits {
     pub replay_quiet: Duration,
     /// Time between the steps of the stop ladder: stdin closed, SIGTERM, SIGKILL.
     pub stop_grace: Duration,
-    /// Longest line read from the agent.
+    /// Longest line read from the agent. Lines of more than 1 MiB of all agents of a [`Supervisor`](crate::Supervisor) share a
+    /// budget of 256 MiB, and each takes four times this of it: by default they are read one after another.
     pub line_bytes: usize,
     /// Bytes of events that may wait for the receiver before the agent's pipe is no longer read.
     pub queue_bytes: usize,

@@ -46,6 +46,12 @@ impl End {
         Self { failure: AgentFailure::new(FailureReason::AgentFailed, message), kill: true }
     }
 
+    pub(super) fn unfinished() -> Self {
+        let message =
+            "the agent began a long line, did not end it in time, and others wait for the memory it takes";
+        Self { failure: AgentFailure::new(FailureReason::AgentFailed, message), kill: true }
+    }
+
     pub(super) fn garbled(line_bytes: usize) -> Self {
         let message = format!("the agent sent a line of more than {line_bytes} bytes");
         Self { failure: AgentFailure::new(FailureReason::AgentFailed, message), kill: true }

@@ -32,6 +32,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{AgentFailure, FailureReason};
+use crate::giants::{GIANT_BYTES, Giants, Share};
 use crate::guard::Guard;
 use crate::handle::Request;
 use crate::process::{Lines, Process, Tail};
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) guard: Guard,
+    pub(crate) giants: Giants,
     pub(crate) traffic: Option<Traffic>,
 }
 
@@ -91,6 +93,7 @@ pub(crate) async fn run(
             }
             let mut driver = Driver {
                 lines: Lines::new(limits.line_bytes),
+                share: watch.giants.share(limits.line_bytes),
                 stderr: Tail::new(limits.stderr_bytes),
                 errors: vec![0; STDERR_READ],
                 closing: None,
@@ -125,6 +128,7 @@ struct Driver {
     process: Process,
     traffic: Option<Traffic>,
     lines: Lines,
+    share: Share,
     stderr: Tail,
     errors: Vec<u8>,
     limits: Limits,
@@ -144,6 +148,8 @@ enum Io {
     Output(io::Result<usize>),
     Errors(io::Result<usize>),
     Exited,
+    /// A giant line may be read on.
+    Turn,
 }
 
 impl Driver {
@@ -176,13 +182,18 @@ impl Driver {
         let mut unread_since = None;
         loop {
             let now = Instant::now();
-            let room = sink.has_room();
+            let taken = sink.has_room();
+            self.rest(taken, now);
+            let room = taken && !self.share.is_waiting();
             // While we do not read the agent, its answers cannot be late.
             match (room, unread_since) {
                 (false, None) => unread_since = Some(now),
                 (true, Some(since)) => {
                     let unread = now.saturating_duration_since(since);
                     talk.postpone(unread);
+                    if self.is_giant() {
+                        self.share.postpone(unread);
+                    }
                     if let Some(closing) = &mut self.closing {
                         closing.quiet += unread;
                         closing.latest += unread;
@@ -193,6 +204,9 @@ impl Driver {
             }
             if room && talk.next_deadline().is_some_and(|deadline| deadline <= now) {
                 talk.tick(now);
+            }
+            if room && self.is_giant() && self.share.is_late(now) {
+                talk.end.get_or_insert_with(End::unfinished);
             }
             self.stage.store(talk.stage() as u8, Ordering::Relaxed);
             sink.push(&mut talk.out);
@@ -208,7 +222,8 @@ impl Driver {
                 return self.died(talk);
             }
             let deadline = talk.next_deadline().filter(|_| room);
-            if let Some(deadline) = [deadline, closing].into_iter().flatten().min() {
+            let arrival = self.share.until().filter(|_| room || !self.is_giant());
+            if let Some(deadline) = [deadline, arrival, closing].into_iter().flatten().min() {
                 // Most deadlines only move away; the timer then fires once too early, which costs less than moving
                 // it at every read.
                 if timer.is_elapsed() || deadline < timer.deadline() {
@@ -216,7 +231,7 @@ impl Driver {
                 }
             }
             let armed = !timer.is_elapsed();
-            let read = room && talk.wire.waiting_replies() < REPLY_BYTES;
+            let read = taken && talk.wire.waiting_replies() < REPLY_BYTES;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return End::stopped(),
@@ -225,7 +240,7 @@ impl Driver {
                     None => return End::stopped(),
                 },
                 io = self.io(talk.wire.pending(), read) => self.handle(io, talk),
-                () = sink.emptied(), if !room => {}
+                () = sink.emptied(), if !taken => {}
                 () = timer.as_mut(), if armed => {}
             }
         }
@@ -233,9 +248,10 @@ impl Driver {
 
     /// The next thing on the pipes. Dropping the future loses nothing.
     async fn io(&mut self, pending: &[u8], read: bool) -> Io {
-        let Self { process: Process { leader, stdin, stdout, stderr, .. }, lines, errors, .. } = self;
+        let Self { process: Process { leader, stdin, stdout, stderr, .. }, lines, share, errors, .. } = self;
         let running = leader.status.is_none();
-        let (write, read) = (stdin.is_some() && !pending.is_empty(), read && stdout.is_some());
+        let waits = share.is_waiting();
+        let (write, read) = (stdin.is_some() && !pending.is_empty(), read && !waits && stdout.is_some());
         let read_errors = stderr.is_some();
         tokio::select! {
             biased;
@@ -251,6 +267,7 @@ impl Driver {
                 Some(pipe) => pipe.read_buf(lines.space()).await,
                 None => std::future::pending().await,
             } }, if read => Io::Output(result),
+            () = share.granted(), if waits => Io::Turn,
             () = leader.ended(), if running => Io::Exited,
             else => std::future::pending().await,
         }
@@ -280,11 +297,22 @@ impl Driver {
             Io::Errors(_) => self.process.stderr = None,
             Io::Output(Ok(count)) if count > 0 => {
                 let now = Instant::now();
+                let buffer = self.lines.capacity();
+                self.share.count(buffer);
                 while let Some(line) = self.lines.next() {
+                    if line.len() > GIANT_BYTES {
+                        // The message that is made of it.
+                        self.share.count(buffer + line.len());
+                    }
                     if let Some(traffic) = &self.traffic {
                         traffic.heard(line);
                     }
                     talk.line(line, now);
+                }
+                self.lines.give_back();
+                self.share.count(self.lines.capacity());
+                if self.is_giant() {
+                    self.share.want();
                 }
                 if self.lines.too_long() {
                     talk.end = Some(End::garbled(self.limits.line_bytes));
@@ -300,13 +328,28 @@ impl Driver {
                     }
                     talk.line(rest, Instant::now());
                 }
+                self.lines.give_back();
+                self.share.count(self.lines.capacity());
                 self.process.stdout = None;
                 self.ends_soon();
             }
+            Io::Turn => {}
             Io::Exited => {
                 self.process.exited();
                 self.ends_soon();
             }
+        }
+    }
+
+    /// Whether the line that is being read is a giant.
+    fn is_giant(&self) -> bool {
+        self.lines.begun() > GIANT_BYTES
+    }
+
+    /// Lets go of the share of a giant that has been handled, when what it became has been `taken` or nobody takes it in time.
+    fn rest(&mut self, taken: bool, now: Instant) {
+        if !self.is_giant() && (taken || self.share.is_late(now)) {
+            self.share.release();
         }
     }
 
@@ -377,6 +420,7 @@ impl Driver {
         let mut timer = std::pin::pin!(sleep_until(Instant::now() + longest));
         while !done(self, talk) {
             let read = sink.has_room();
+            self.rest(read, Instant::now());
             tokio::select! {
                 io = self.io(talk.wire.pending(), read) => self.handle(io, talk),
                 () = timer.as_mut() => return,

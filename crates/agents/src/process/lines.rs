@@ -23,18 +23,35 @@ impl Lines {
 
     /// Where to read to: append to it.
     pub(crate) fn space(&mut self) -> &mut Vec<u8> {
-        if self.start > 0 {
-            self.buffer.drain(..self.start);
-            self.scanned -= self.start;
-            self.start = 0;
-        }
-        if self.buffer.is_empty() && self.buffer.capacity() > 4 * READ_BYTES {
-            self.buffer.shrink_to(READ_BYTES);
-        }
+        self.give_back();
         if self.buffer.capacity() - self.buffer.len() < READ_BYTES / 2 {
-            self.buffer.reserve(READ_BYTES);
+            // By a quarter, not to twice its size: giants are counted by their room.
+            self.buffer.reserve_exact(READ_BYTES.max(self.buffer.len() / 4));
         }
         &mut self.buffer
+    }
+
+    /// Drops the lines that were taken, and the room that only they needed.
+    pub(crate) fn give_back(&mut self) {
+        if self.start == 0 {
+            return;
+        }
+        self.buffer.drain(..self.start);
+        self.scanned -= self.start;
+        self.start = 0;
+        if self.buffer.capacity() > 4 * READ_BYTES.max(self.buffer.len()) {
+            self.buffer.shrink_to(READ_BYTES.max(self.buffer.len()));
+        }
+    }
+
+    /// Bytes of memory it takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Bytes of the unfinished line.
+    pub(crate) fn begun(&self) -> usize {
+        self.buffer.len() - self.start
     }
 
     /// The next whole line, without its end.
@@ -62,7 +79,7 @@ impl Lines {
 
     /// Whether the unfinished line is longer than allowed.
     pub(crate) fn too_long(&self) -> bool {
-        self.buffer.len() - self.start > self.max_bytes
+        self.begun() > self.max_bytes
     }
 }
 
@@ -101,7 +118,8 @@ mod tests {
         assert!(lines.next().is_none() && !lines.too_long());
         lines.space().extend_from_slice(b"\n");
         assert_eq!(lines.next().map(<[u8]>::len), Some(1 << 20));
-        assert!(lines.space().capacity() <= 4 * READ_BYTES);
+        lines.give_back();
+        assert!(lines.capacity() <= 4 * READ_BYTES);
         lines.space().extend(std::iter::repeat_n(b'x', (1 << 20) + 1));
         assert!(lines.too_long());
     }

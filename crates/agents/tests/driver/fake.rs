@@ -328,6 +328,19 @@ fn play(part: &str, fake: &mut Fake) {
             write(&format!("{{\"method\":\"session/update\",\"params\":{{\"all\":[{values}1]}}}}\n"));
             idle()
         }
+        "giant" => {
+            let prompt = fake.prompt();
+            for text in ["y", "z"] {
+                say(&text.repeat(8 << 20));
+            }
+            end_turn(&prompt);
+            idle()
+        }
+        "giant-begun" => {
+            fake.prompt();
+            write(&"x".repeat(2 << 20));
+            idle()
+        }
         "long-line" => {
             let prompt = fake.prompt();
             say(&"y".repeat(3 << 20));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use signalbox_agents::{AgentEvent, FailureReason, LaunchSpec, Limits, Update};
+use signalbox_agents::{AgentEvent, FailureReason, LaunchSpec, Limits, Supervisor, Update};
 
 use crate::rig::{Rig, limits, open, prompt, spec};
 
@@ -111,6 +111,60 @@ async fn a_message_of_too_many_values_is_not_even_parsed() {
     let failure = rig.prompt_ended().await.unwrap_err();
     assert!(failure.message.ends_with("bytes with more than 500000 values"), "{}", failure.message);
     rig.exit().await;
+}
+
+/// What one giant of the agent `giant` comes to in its buffer and as a message, and the begun lines of three others.
+const ONE_GIANT: std::ops::Range<usize> = (16 << 20)..(28 << 20);
+
+#[tokio::test]
+async fn giant_lines_of_several_agents_come_through_in_turn() {
+    let supervisor = Supervisor::default();
+    let mut turns = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let mut rig = Rig::under(supervisor.clone(), spec("giant"), open(), limits());
+        turns.spawn(async move {
+            rig.agent().prompt(prompt("go")).unwrap();
+            let mut lengths = Vec::new();
+            loop {
+                match rig.next().await.unwrap() {
+                    AgentEvent::Update(Update::Message(chunk)) => lengths.push(chunk.text.len()),
+                    AgentEvent::PromptEnded(outcome) => break (lengths, outcome.is_ok()),
+                    _ => {}
+                }
+            }
+        });
+    }
+    let all = turns.join_all().await;
+    assert_eq!(all, vec![(vec![8 << 20, 8 << 20], true); 4]);
+    let (_, most) = supervisor.line_bytes();
+    assert!(ONE_GIANT.contains(&most), "{most}");
+    supervisor.finish().await;
+    assert_eq!(supervisor.line_bytes().0, 0);
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_to_be_read_can_be_stopped_and_who_holds_the_turn_lets_it_go_at_its_end() {
+    let supervisor = Supervisor::default();
+    let start = |part| Rig::under(supervisor.clone(), spec(part), open(), limits());
+    let mut begun = start("giant-begun");
+    begun.agent().prompt(prompt("go")).unwrap();
+    let grown = async {
+        while supervisor.line_bytes().0 < 2 << 20 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), grown).await.unwrap();
+    let (mut stopped, mut waiting) = (start("giant"), start("giant"));
+    for rig in [&mut stopped, &mut waiting] {
+        rig.ready().await;
+        rig.agent().prompt(prompt("go")).unwrap();
+    }
+    stopped.agent.take();
+    while stopped.next().await.is_some() {}
+    begun.agent.take();
+    let (text, outcome) = waiting.turn().await;
+    assert_eq!((text.len(), outcome.is_ok()), (16 << 20, true));
+    while begun.next().await.is_some() {}
 }
 
 #[tokio::test]

@@ -75,7 +75,8 @@ pub struct Limits {
     pub frame_bytes: usize,
     /// What may wait for one client. Default: 8 MiB.
     pub outbox_bytes: usize,
-    /// Longest line from an agent. Default: 64 MiB.
+    /// Longest line from an agent. Default: 64 MiB. Lines of more than 1 MiB share a budget of 256 MiB, four times the longest
+    /// line each.
     pub agent_line_bytes: usize,
     /// An agent's start, up to its answer to `initialize`. Default: 60 s.
     pub initialize: Duration,
