@@ -194,15 +194,18 @@ fn agents_that_come_and_go_leave_nothing() {
     // What is made once and kept comes first.
     ENDS.into_iter().for_each(|how| round(&mut client, how));
     let guard = guard_of(server);
-    let before = open_files(server);
+    // Connections to the database are a pool of a few that are opened when there is use for them.
+    let open =
+        || open_files(server).into_iter().filter(|name| !name.contains("signalbox.db")).collect::<Vec<_>>();
+    let before = open();
     for n in 0..cycles(12) {
         round(&mut client, ENDS[n % 3]);
     }
     round(&mut client, ENDS[3]);
     let deadline = Instant::now() + PATIENCE;
-    while open_files(server) > before || children_of(server) != [guard] {
-        let (files, children) = (open_files(server), children_of(server));
-        assert!(Instant::now() < deadline, "{files} descriptors, {before} before; children {children:?}");
+    while open().len() > before.len() || children_of(server) != [guard] {
+        let (files, children) = (open(), children_of(server));
+        assert!(Instant::now() < deadline, "{files:?}, before {before:?}; children {children:?}");
         park_timeout(Duration::from_millis(5));
     }
     assert_eq!(client.call("thread/loaded/list", json!({}))["data"], Value::Array(Vec::new()));

@@ -312,12 +312,16 @@ impl Hubs {
 
     /// Tells one connection something about a thread.
     pub(crate) fn warn(&self, subscriber: &Subscriber, session: SessionId, message: String) {
-        let seq = self.get(session).map_or(0, |hub| hub.seq());
+        let known = self.get(session).map_or(0, |hub| hub.seq());
         let thread_id = Some(session.to_string());
         let warning = WarningNotification { thread_id, message, request_id: None, reason: None };
-        let at = (seq, (self.0.info.now_ms)());
+        let now_ms = (self.0.info.now_ms)();
         let flow = subscriber.flow(session);
-        self.in_order(session, |ring| hub::tell_own(self, subscriber, &flow, warning.into(), at, ring));
+        self.in_order(session, |ring| {
+            // The hub may know more than it has told, and tell more before this is told.
+            let at = (ring.latest().unwrap_or(known), now_ms);
+            hub::tell_own(self, subscriber, &flow, warning.into(), at, ring);
+        });
     }
 
     // ---- models ----

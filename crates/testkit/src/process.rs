@@ -249,10 +249,14 @@ pub fn is_group_alive(group: i32) -> bool {
     })
 }
 
-/// How many descriptors a process has open.
+/// What the descriptors of a process lead to, in order.
 #[must_use]
-pub fn open_files(pid: i32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+pub fn open_files(pid: i32) -> Vec<String> {
+    let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let links = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    let mut names: Vec<String> = links.map(|link| link.display().to_string()).collect();
+    names.sort();
+    names
 }
 
 /// Ids of the processes that have not ended and whose parent is this one.

@@ -64,6 +64,11 @@ impl Ring {
         self.floor.is_some()
     }
 
+    /// The seq of what was told or marked last; `None` while nothing is being kept.
+    pub(crate) fn latest(&self) -> Option<Seq> {
+        self.kept.back().map(|last| last.seq).or(self.floor.map(|(_, seq)| seq))
+    }
+
     /// Somebody may come back from this place on.
     pub(crate) fn mark(&mut self, place: u64, seq: Seq) {
         if self.floor.is_some() {
@@ -201,6 +206,16 @@ mod tests {
 
     fn after(ring: &Ring, place: u64) -> Option<(Seq, Vec<u64>)> {
         ring.after(place).map(|(seq, told)| (seq, told.map(|told| told.place).collect()))
+    }
+
+    #[test]
+    fn the_latest_seq_is_that_of_what_was_told_last() {
+        let mut ring = Ring::default();
+        assert_eq!(ring.latest(), None);
+        ring.mark(1, 7);
+        assert_eq!(ring.latest(), Some(7));
+        ring.keep(&told(2, 10));
+        assert_eq!(ring.latest(), Some(20));
     }
 
     #[test]
