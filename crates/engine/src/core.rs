@@ -18,6 +18,7 @@ use crate::bus::Bus;
 use crate::catalog::{Catalog, Memory};
 use crate::check::Checks;
 use crate::files::Finder;
+use crate::launch::AllSecrets;
 use crate::prompt::Sources;
 use crate::session::{Gate, Handle, SessionStream};
 use crate::stores::Stores;
@@ -75,6 +76,8 @@ pub(crate) struct Core {
     pub(crate) sources: Sources,
     pub(crate) memory: Memory,
     pub(crate) checks: Checks,
+    /// Values that sessions were started with, which no row has.
+    pub(crate) secrets: AllSecrets,
     pub(crate) on_load: Box<dyn Fn(SessionStream) + Send + Sync>,
     pub(crate) now_ms: fn() -> i64,
     pub(crate) unattended: Unattended,
@@ -113,6 +116,7 @@ impl Core {
     /// An ephemeral session is gone, and what it took; of any other session nothing.
     pub(crate) fn forget_ephemeral(&self, session: SessionId) {
         if let Some(empty) = self.stores.forget(session) {
+            self.secrets.forget(session);
             self.tracker.spawn(async move { empty.close().await });
         }
     }

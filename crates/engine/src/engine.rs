@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use signalbox_facts::{
-    Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, PermissionResolved,
-    Policy, Provider, QueuePause, ResolvedBy, ResolverKind, SessionCreated, SessionId, SessionRow,
-    SessionSource, SettingsChanged, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus, TurnEnded,
-    TurnStatus,
+    Activity, ActivityState, Committed, Decision, Fact, FactBody, FailedReason, Failure, Launch,
+    PermissionResolved, Policy, Provider, QueuePause, ResolvedBy, ResolverKind, SessionCreated, SessionId,
+    SessionRow, SessionSource, SettingsChanged, TitleChanged, TitleOrigin, ToolOutcome, ToolStatus,
+    TurnEnded, TurnStatus,
 };
 use signalbox_protocol::ops::{self, ContextEntry, DocBlock, NewSession, Op};
 use signalbox_store::{Commit, CommitError, Listed, Reader, Store, StoreError};
@@ -30,6 +30,7 @@ use crate::core::{Core, EngineConfig};
 use crate::files::{FileQuery, Files, Finder, PRUNE_EVERY};
 use crate::import::VISITS;
 use crate::items::open_calls;
+use crate::launch::{AllSecrets, taken};
 use crate::making::take_back_what_a_kill_left;
 use crate::prompt::{self, Compiled, Document, Skills, SkillsError};
 use crate::session::{
@@ -66,6 +67,7 @@ impl Engine {
             sources: config.sources,
             memory: Memory::load(config.known),
             checks: Checks::default(),
+            secrets: AllSecrets::default(),
             on_load: config.on_load,
             now_ms: config.now_ms,
             unattended: config.unattended,
@@ -250,6 +252,31 @@ impl Engine {
         }
     }
 
+    /// Gives values that a session was started with and that no row has, for the next start of its agent: those of `wish.env`,
+    /// and of the variables and headers of `wish.mcp_servers`. Held in memory only. Gives the names of what the session was
+    /// not started with and that is left out for it.
+    pub fn give_launch_values(
+        &self,
+        session: SessionId,
+        launch: Option<&Launch>,
+        wish: ops::Launch,
+    ) -> Vec<String> {
+        self.core.secrets.give(session, launch, wish)
+    }
+
+    /// The variables that a session was started with and whose values this server does not have, or not any more; those of its
+    /// MCP servers as `NAME.VARIABLE`.
+    #[must_use]
+    pub fn lost_launch_values(&self, session: SessionId, launch: &Launch) -> Vec<String> {
+        let secrets = self.core.secrets.of(session);
+        let of_agent = secrets.lost_env(launch).into_iter().map(str::to_owned);
+        let of_servers = launch.mcp_servers.iter().flat_map(|(server, reach)| {
+            let lost = secrets.lost_mcp(server, reach);
+            lost.into_iter().map(move |name| format!("{server}.{name}"))
+        });
+        of_agent.chain(of_servers).collect()
+    }
+
     /// Everything that a session commits from now on.
     ///
     /// # Errors
@@ -426,7 +453,7 @@ impl Engine {
     async fn create_session(
         &self,
         session: SessionId,
-        new: NewSession,
+        mut new: NewSession,
         origin: &Origin,
     ) -> Result<Accepted, OpError> {
         let provider = Provider::new(new.provider.name());
@@ -434,7 +461,8 @@ impl Engine {
         let cwd = existing_directory(&base, &new.cwd, "cwd")?;
         let roots = existing_directories(&cwd, &new.roots, "roots")?;
         let offered = self.core.catalog.offered(origin.env.as_ref()).await;
-        self.core.catalog.launch(&provider, &cwd, &offered)?;
+        let (launch, secrets) = taken(new.launch.take().map(|launch| *launch).unwrap_or_default())?;
+        self.core.catalog.launch_as(&provider, &cwd, &offered, launch.as_deref(), &secrets)?;
         if new.ephemeral && new.use_worktree {
             let message =
                 "an ephemeral thread leaves nothing behind that would know its worktree; start a thread \
@@ -460,6 +488,7 @@ impl Engine {
             forked_from: None,
             fork_context: None,
             ephemeral: new.ephemeral,
+            launch,
         };
         let mut batch = Batch::new(session, 0, (self.core.now_ms)());
         batch.push(None, Item::None, FactBody::SessionCreated(Box::new(created)));
@@ -483,6 +512,7 @@ impl Engine {
                 return Err(place.take_back(&self.core, error).await);
             }
         };
+        self.core.secrets.keep(session, Arc::new(secrets));
         let cell = Arc::clone(self.core.sessions.lock().entry(session).or_default());
         let handle = cell.get_or_init(async || Handle::spawn(&self.core, row, 0, released)).await;
         handle.offer(origin.env.as_ref());

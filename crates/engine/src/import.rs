@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use signalbox_agents::{AgentEvent, AgentInfo, ListedSession, OpenSession, Visit};
 use signalbox_facts::{
-    Committed, FactBody, Policy, Provider, SessionCreated, SessionId, SessionSource, TitleChanged,
+    Committed, FactBody, Launch, Policy, Provider, SessionCreated, SessionId, SessionSource, TitleChanged,
     TitleOrigin, TurnId,
 };
 use signalbox_protocol::ops::{Import, Op};
@@ -19,6 +19,7 @@ use crate::batch::{Batch, Item};
 use crate::convert;
 use crate::core::Core;
 use crate::engine::Engine;
+use crate::launch::Secrets;
 use crate::session::{Handle, existing_directory};
 use crate::submission::{Accepted, OpError, Origin, Reply, Submission};
 
@@ -77,7 +78,7 @@ impl Engine {
         let _place = place(core)?;
         let work = async {
             let mut visit =
-                visit(core, &query.provider, start_in(query.cwd.as_deref(), origin), origin).await?;
+                visit(core, &query.provider, start_in(query.cwd.as_deref(), origin), origin, None).await?;
             if !visit.info().can_list {
                 return Err(cannot_list(visit.info()));
             }
@@ -112,7 +113,7 @@ impl Engine {
         let base = start_in(None, origin);
         let cwd = wish.cwd.as_deref().map(|cwd| existing_directory(&base, cwd, "cwd")).transpose()?;
         let work = async {
-            let visit = visit(core, &provider, cwd.clone().unwrap_or(base), origin).await?;
+            let visit = visit(core, &provider, cwd.clone().unwrap_or(base), origin, None).await?;
             tell(visit, &wish.agent_session, cwd).await
         };
         let told = within(core, work).await?;
@@ -147,6 +148,7 @@ impl Engine {
             forked_from: None,
             fork_context: None,
             ephemeral: false,
+            launch: None,
         };
         let mut batch = Batch::new(session, 0, at_ms);
         batch.push(None, Item::None, FactBody::SessionCreated(Box::new(created)));
@@ -192,6 +194,7 @@ impl Engine {
     /// Deletes a session and then, once its agent has stopped using it, what the agent itself keeps of it.
     pub(crate) async fn delete_with_agent_session(&self, session: SessionId, submission: Submission) {
         let row = self.row(session).await;
+        let secrets = self.core().secrets.of(session);
         let Submission { id, op, origin, session: new, interrupt, reply } = submission;
         let (deleted, decision) = Reply::to_caller();
         let op = match op {
@@ -207,7 +210,9 @@ impl Engine {
             let decision = decision.await.unwrap_or(Err(OpError::ShuttingDown));
             let (Ok(accepted), Ok(row)) = (&decision, row) else { return reply.send(decision) };
             let Some(own) = row.agent_session else { return reply.send(decision) };
-            let gone = engine.delete_agent_session(&row.provider, &row.cwd, own.clone(), &origin).await;
+            let launch = row.launch.as_deref().map(|launch| (launch, &*secrets));
+            let gone =
+                engine.delete_agent_session(&row.provider, &row.cwd, own.clone(), &origin, launch).await;
             reply.send(match gone {
                 Ok(()) => Ok(accepted.clone()),
                 Err(error) => Err(OpError::AgentSessionKept { session: own, why: error.to_string() }),
@@ -222,12 +227,13 @@ impl Engine {
         cwd: &Path,
         agent_session: String,
         origin: &Origin,
+        launch: Option<(&Launch, &Secrets)>,
     ) -> Result<(), OpError> {
         let core = self.core();
         let _place = place(core)?;
         let work = async {
             let start = if cwd.is_dir() { cwd.to_owned() } else { start_in(None, origin) };
-            let mut visit = visit(core, provider, start, origin).await?;
+            let mut visit = visit(core, provider, start, origin, launch).await?;
             if !visit.info().can_delete {
                 let message = format!("{} cannot delete its sessions", visit.info().name);
                 return Err(OpError::Agent { reason: "unsupported_by_agent", message });
@@ -376,9 +382,15 @@ async fn visit(
     provider: &Provider,
     start_in: PathBuf,
     origin: &Origin,
+    launch: Option<(&Launch, &Secrets)>,
 ) -> Result<Visit, OpError> {
     let offered = core.catalog.offered(origin.env.as_ref()).await;
-    let spec = core.catalog.launch(provider, &start_in, &offered)?;
+    let spec = match launch {
+        Some((launch, secrets)) => {
+            core.catalog.launch_as(provider, &start_in, &offered, Some(launch), secrets)?
+        }
+        None => core.catalog.launch(provider, &start_in, &offered)?,
+    };
     Visit::begin(spec, core.limits.clone(), &core.agents).await.map_err(OpError::AgentFailed)
 }
 

@@ -18,6 +18,7 @@ pub mod files;
 mod form;
 mod import;
 mod items;
+mod launch;
 mod making;
 mod output;
 pub mod policy;

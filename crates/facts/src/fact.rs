@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    Activity, AdditionalContext, ContextWindow, DocBlock, PendingInput, PermissionResolved, Policy, Prompt,
-    Provider, Seq, SessionId, SessionRule, SessionSource, ToolCall, TurnId,
+    Activity, AdditionalContext, ContextWindow, DocBlock, Launch, PendingInput, PermissionResolved, Policy,
+    Prompt, Provider, Seq, SessionId, SessionRule, SessionSource, ToolCall, TurnId,
 };
 
 /// One committed fact of a session's append-only log.
@@ -217,6 +217,9 @@ pub struct SessionCreated {
     /// Lives in memory only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ephemeral: bool,
+    /// How its agent is started where that differs from its provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Box<Launch>>,
 }
 
 /// How the agent of a forked session knows what was said before.

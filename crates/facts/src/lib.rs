@@ -8,6 +8,7 @@ mod compact;
 mod device;
 mod fact;
 mod ids;
+mod launch;
 mod pending;
 mod policy;
 mod prompt;
@@ -25,6 +26,7 @@ pub use fact::{
     Usage, Warning, Worktree, WorktreeBaseline, WorktreeDiscarded,
 };
 pub use ids::{DeviceId, InputId, Provider, Seq, SessionId, SubmissionId, TurnId};
+pub use launch::{Launch, McpLaunch};
 pub use pending::{
     Decision, FieldKind, FieldOption, Form, FormField, FormLink, InputKind, OptionKind, PendingInput,
     PermissionOption, PermissionResolved, ResolvedBy, ResolverKind, SessionRule,

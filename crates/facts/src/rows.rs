@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Activity, Fact, FactBody, Failure, Policy, Provider, QueueChanged, Seq, SessionId, SessionRule,
+    Activity, Fact, FactBody, Failure, Launch, Policy, Provider, QueueChanged, Seq, SessionId, SessionRule,
     TitleOrigin, TurnContext, TurnId, TurnStatus, Usage, Worktree,
 };
 
@@ -61,6 +61,8 @@ pub struct SessionRow {
     pub forked_from: Option<SessionId>,
     /// Lives in memory only.
     pub ephemeral: bool,
+    /// How its agent is started where that differs from its provider.
+    pub launch: Option<Box<Launch>>,
     /// In the archive.
     pub archived: bool,
     /// ACP `sessionId` of the last agent conversation.
@@ -134,6 +136,7 @@ impl SessionRow {
             source: created.source,
             forked_from: created.forked_from,
             ephemeral: created.ephemeral,
+            launch: created.launch.clone(),
             archived: false,
             agent_session: None,
             activity: Activity::default(),

@@ -97,7 +97,10 @@ fn results_have_the_shape_existing_clients_read() {
             continued: false,
         };
         api.result(method::THREAD_RESUME, &resumed);
-        api.result(method::THREAD_READ, &ThreadReadResult { thread: thread.clone(), snapshot_seq: 1 });
+        api.result(
+            method::THREAD_READ,
+            &ThreadReadResult { thread: thread.clone(), snapshot_seq: 1, launch: None },
+        );
         let list =
             ThreadListResult { data: vec![thread], next_cursor: Some("n".into()), backwards_cursor: None };
         api.result(method::THREAD_LIST, &list);

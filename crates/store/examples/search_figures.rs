@@ -121,5 +121,6 @@ fn created() -> SessionCreated {
         forked_from: None,
         fork_context: None,
         ephemeral: false,
+        launch: None,
     }
 }

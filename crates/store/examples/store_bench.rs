@@ -236,6 +236,7 @@ impl Session {
             forked_from: None,
             fork_context: None,
             ephemeral: false,
+            launch: None,
         };
         self.commit([FactBody::SessionCreated(created.into())])
     }

@@ -91,7 +91,7 @@ async fn import(ctx: Ctx<AppServer>, params: ThreadImportParams) -> Result<Threa
     Ok(ThreadImportResult {
         turns_backwards_cursor: newest.turns_cursor,
         items_backwards_cursor: newest.items_cursor,
-        opened: opened(snapshot, newest.turns),
+        opened: opened(app, snapshot, newest.turns),
         warnings,
     })
 }

@@ -58,7 +58,7 @@ async fn fork(ctx: Ctx<AppServer>, params: ThreadForkParams) -> Result<ThreadFor
     warn(&ctx, session, warnings);
     Ok(ThreadForkResult {
         turns_backwards_cursor: newest.turns_cursor,
-        opened: opened(snapshot, newest.turns),
+        opened: opened(app, snapshot, newest.turns),
         context,
     })
 }

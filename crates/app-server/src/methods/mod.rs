@@ -15,6 +15,7 @@ mod explain;
 mod fork;
 mod history;
 mod items;
+mod launch;
 mod life;
 mod model;
 mod old_turns;

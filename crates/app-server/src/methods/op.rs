@@ -8,6 +8,7 @@ use signalbox_protocol::app::{ApprovalDecision, OpSubmitParams, OpSubmitResult, 
 use signalbox_protocol::ops::Op;
 use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role};
 
+use super::launch::only_owner;
 use super::settings::directory;
 use crate::app::{AppServer, hold, origin, session_id};
 use crate::approvals;
@@ -28,6 +29,9 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
 
 async fn submit(ctx: Ctx<AppServer>, params: OpSubmitParams) -> Result<OpSubmitResult, Error> {
     let mut op = params.op;
+    if op.says_what_is_started() {
+        only_owner(&ctx, "launch")?;
+    }
     if let Op::NewSession(new) = &mut op
         && let Some(cwd) = directory(&ctx, Some(&new.cwd))
     {

@@ -13,6 +13,7 @@ use signalbox_protocol::ops::{NewSession, Op, Provider, SettingsPatch};
 use signalbox_rpc::{Ctx, Lane, MAX_RESULT_BYTES, MethodSpec, Registry, Role};
 use signalbox_store::Moment;
 
+use super::launch;
 use super::settings::{PolicyWishes, directory, not_used, only_local, sandbox_of};
 use super::turns;
 use crate::app::{AppServer, base_dir, default_provider, env, hold, origin, session_id};
@@ -70,10 +71,12 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
     };
     let change = wishes.over(Policy::default())?;
     let mut warnings = unused_at_start(&params);
+    let launch = launch::wish(&ctx, params.launch.clone(), params.config.as_ref(), &mut warnings)?;
     let session = SessionId::generate();
     // From here on, so that the answer precedes even `thread/started`.
     hold(&ctx, session);
-    let op = Op::NewSession(new_session(&ctx, params, change.map(|patch| patch.over(Default::default()))));
+    let policy = change.map(|patch| patch.over(Default::default()));
+    let op = Op::NewSession(NewSession { launch, ..new_session(&ctx, params, policy) });
     app.engine().submit_as(op, origin(&ctx), Some(session)).await?;
     let hub = app.hub(session).await?;
     let snapshot = join_or_read(&ctx, &hub, Wants::Made, None).await?.0;
@@ -81,7 +84,7 @@ async fn start(ctx: Ctx<AppServer>, params: ThreadStartParams) -> Result<ThreadS
         warnings.extend(said_before(app, session, snapshot.seq).await?);
     }
     warn(&ctx, session, warnings);
-    Ok(ThreadStartResult { opened: opened(snapshot, Vec::new()) })
+    Ok(ThreadStartResult { opened: opened(app, snapshot, Vec::new()) })
 }
 
 /// What was warned of while nobody could be subscribed yet, up to this seq.
@@ -135,8 +138,9 @@ pub(super) fn source(ctx: &Ctx<AppServer>, named: Option<&str>) -> Option<String
 
 fn unused_at_start(params: &ThreadStartParams) -> Vec<String> {
     let config = params.config.as_ref();
-    let unknown_config =
-        config.is_some_and(|config| config.keys().any(|key| key != "model_reasoning_effort"));
+    let unknown_config = config.is_some_and(|config| {
+        config.keys().any(|key| key != "model_reasoning_effort" && !launch::is_of_mcp(key))
+    });
     let fields = [
         ("serviceTier", params.service_tier.is_some()),
         ("personality", params.personality.is_some()),
@@ -169,7 +173,7 @@ async fn resume(ctx: Ctx<AppServer>, params: ThreadResumeParams) -> Result<Threa
     };
     warn(&ctx, session, warnings);
     Ok(ThreadResumeResult {
-        opened: opened(snapshot, newest.turns),
+        opened: opened(app, snapshot, newest.turns),
         turns_backwards_cursor: newest.turns_cursor,
         items_backwards_cursor: newest.items_cursor,
         continued,
@@ -185,7 +189,10 @@ async fn apply_overrides(
     let mut warnings: Vec<String> = not_used(&[
         ("serviceTier", params.service_tier.is_some()),
         ("personality", params.personality.is_some()),
-        ("config", params.config.as_ref().is_some_and(|config| !config.is_empty())),
+        (
+            "config",
+            params.config.as_ref().is_some_and(|config| !config.keys().all(|key| launch::is_of_mcp(key))),
+        ),
         ("baseInstructions", params.base_instructions.is_some()),
         ("developerInstructions", params.developer_instructions.is_some()),
     ])
@@ -198,6 +205,7 @@ async fn apply_overrides(
         policy: params.policy.map(Into::into),
     };
     let now = hub.read(false).await?;
+    warnings.extend(launch::give_again(ctx, &now.row, params.launch.as_ref(), params.config.as_ref())?);
     let change = wishes.over(now.row.policy)?;
     let mut cwd = directory(ctx, params.cwd.as_deref());
     if let (Some(outside), Some(worktree)) = (&cwd, &now.row.worktree)
@@ -266,7 +274,7 @@ async fn read(ctx: Ctx<AppServer>, params: ThreadReadParams) -> Result<ThreadRea
         }
         moment.end().await?;
     }
-    Ok(ThreadReadResult { thread, snapshot_seq: row.last_seq })
+    Ok(ThreadReadResult { thread, snapshot_seq: row.last_seq, launch: launch::shown(app, &row) })
 }
 
 /// All turns of a thread, oldest first, if they fit into a frame. `newest` is what memory has of the newest one, which
@@ -359,7 +367,11 @@ pub(super) fn warn(ctx: &Ctx<AppServer>, session: SessionId, warnings: Vec<Strin
     }
 }
 
-pub(super) fn opened(snapshot: Snapshot, turns: Vec<signalbox_protocol::app::Turn>) -> OpenedThread {
+pub(super) fn opened(
+    app: &AppServer,
+    snapshot: Snapshot,
+    turns: Vec<signalbox_protocol::app::Turn>,
+) -> OpenedThread {
     let Snapshot { row, mut thread, settings, seq, cursor, .. } = snapshot;
     thread.turns = turns;
     OpenedThread {
@@ -376,5 +388,6 @@ pub(super) fn opened(snapshot: Snapshot, turns: Vec<signalbox_protocol::app::Tur
         instruction_sources: Vec::new(),
         snapshot_seq: seq,
         cursor: Some(cursor),
+        launch: launch::shown(app, &row),
     }
 }

@@ -15,6 +15,7 @@ mod files;
 mod forks;
 mod handshake;
 mod histories;
+mod launches;
 mod lists;
 mod ops;
 mod pages;

@@ -198,6 +198,7 @@ pub(super) fn created(cwd: &Path) -> SessionCreated {
         forked_from: None,
         fork_context: None,
         ephemeral: false,
+        launch: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use signalbox_agents::{Quirks, find_program, preset};
-use signalbox_facts::Provider;
+use signalbox_facts::{Launch, Provider};
 
 use crate::submission::OpError;
 
@@ -180,6 +180,34 @@ impl ProviderEntry {
             line.truncate(1);
             line.extend(args.iter().cloned());
         }
+    }
+
+    /// As this session's agent is started; `env` is what is set for it besides.
+    pub(super) fn overridden(mut self, launch: &Launch, env: &BTreeMap<String, String>) -> Self {
+        if let Some(command) = &launch.command {
+            self.set_command(command);
+            self.hint = Some("it is the command that the thread was started with".to_owned());
+        }
+        if let Some(args) = &launch.args {
+            self.set_args(args);
+        }
+        let set = env.iter().filter(|(name, _)| launch.env_names.contains(name));
+        self.env.extend(set.map(|(name, value)| (name.clone(), value.clone())));
+        if let Some(cwd) = &launch.cwd {
+            self.cwd = Some(cwd.clone());
+        }
+        if let Some(mode) = &launch.ask_mode {
+            self.ask_modes = vec![mode.clone()];
+            self.edit_modes.clear();
+        }
+        if let Some(mode) = &launch.edit_mode {
+            self.edit_modes = vec![mode.clone()];
+        }
+        if let Some(mode) = &launch.yolo_mode {
+            self.yolo_modes = vec![mode.clone()];
+        }
+        self.protocol = launch.protocol.unwrap_or(self.protocol);
+        self
     }
 
     /// How it can be started with this `PATH` in this directory; `downloads` says whether that is allowed in general.

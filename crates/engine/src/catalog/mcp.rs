@@ -5,9 +5,10 @@ use std::fmt;
 use std::path::Path;
 
 use signalbox_agents::{McpServer, McpTransport};
-use signalbox_facts::Provider;
+use signalbox_facts::{Launch, McpLaunch, Provider};
 
 use super::entry::locate;
+use crate::launch::Secrets;
 
 /// An MCP server as configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,6 +127,42 @@ impl McpEntry {
     }
 }
 
+/// The servers of the configuration and a session's own, which take the place of those with the same name. One of its own that
+/// has lost values is left out, which is said.
+pub(super) fn with_own(
+    configured: &[McpEntry],
+    launch: &Launch,
+    secrets: &Secrets,
+) -> (Vec<McpEntry>, Vec<String>) {
+    let own = &launch.mcp_servers;
+    let mut entries: Vec<_> =
+        configured.iter().filter(|entry| !own.contains_key(&entry.name)).cloned().collect();
+    let mut warnings = Vec::new();
+    for (name, server) in own {
+        let lost = secrets.lost_mcp(name, server);
+        if !lost.is_empty() {
+            warnings.push(format!(
+                "The MCP server {name} is left out: this server no longer has the values of {}, which are kept in memory \
+                 only; thread/resume with `config` gives them again.",
+                lost.join(", ")
+            ));
+            continue;
+        }
+        let values = secrets.mcp.get(name).cloned().unwrap_or_default();
+        let reach = match server.clone() {
+            McpLaunch::Off => continue,
+            McpLaunch::Stdio { command, args, env_vars, .. } => {
+                McpReach::Stdio { command, args, env: values, env_vars }
+            }
+            McpLaunch::Url { url, sse, env_headers, bearer, .. } => {
+                McpReach::Url { url, sse, headers: values, env_headers, bearer }
+            }
+        };
+        entries.push(McpEntry { name: name.clone(), providers: Vec::new(), reach });
+    }
+    (entries, warnings)
+}
+
 /// What agents of a provider are told.
 pub(crate) fn told(
     entries: &[McpEntry],
@@ -205,6 +242,31 @@ mod tests {
     fn a_server_may_be_for_some_agents_only() {
         let told = told_of(&[url("tracker", false)], "opencode", &[]);
         assert!(told.servers.is_empty() && told.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_sessions_own_servers_take_the_place_of_configured_ones() {
+        let configured = [stdio("a", "sh"), stdio("b", "sh"), stdio("c", "sh")];
+        let own = |names: &[&str]| McpLaunch::Stdio {
+            command: "true".to_owned(),
+            args: Vec::new(),
+            env_names: names.iter().map(|name| (*name).to_owned()).collect(),
+            env_vars: Vec::new(),
+        };
+        let mcp_servers = BTreeMap::from([
+            ("b".to_owned(), McpLaunch::Off),
+            ("c".to_owned(), own(&["KEY"])),
+            ("d".to_owned(), own(&["GONE"])),
+        ]);
+        let launch = Launch { mcp_servers, ..Launch::default() };
+        let values = BTreeMap::from([("KEY".to_owned(), "k".to_owned())]);
+        let secrets =
+            Secrets { mcp: BTreeMap::from([("c".to_owned(), values.clone())]), ..Secrets::default() };
+        let (entries, warnings) = with_own(&configured, &launch, &secrets);
+        assert_eq!(entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        let McpReach::Stdio { command, env, .. } = &entries[1].reach else { panic!("stdio") };
+        assert_eq!((command.as_str(), env), ("true", &values));
+        assert!(warnings.len() == 1 && warnings[0].contains("d is left out") && warnings[0].contains("GONE"));
     }
 
     #[test]

@@ -4,14 +4,16 @@ mod entry;
 mod known;
 mod mcp;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use signalbox_agents::{LaunchSpec, environment, login_path, presets};
-use signalbox_facts::{Mode, Policy, Provider, Sandbox, SessionId};
+use signalbox_facts::{Launch, Mode, Policy, Provider, Sandbox, SessionId};
 use tokio::sync::OnceCell;
 
+use crate::launch::Secrets;
 use crate::submission::OpError;
 pub use entry::ProviderEntry;
 pub use known::{Known, LastFailure, LoginMethod, LoginState, Memory};
@@ -244,10 +246,27 @@ impl Catalog {
         cwd: &Path,
         offered: &BTreeMap<String, String>,
     ) -> Result<LaunchSpec, OpError> {
+        self.launch_as(provider, cwd, offered, None, &Secrets::default())
+    }
+
+    /// The same for a session whose agent is started otherwise than its provider says.
+    pub(crate) fn launch_as(
+        &self,
+        provider: &Provider,
+        cwd: &Path,
+        offered: &BTreeMap<String, String>,
+        launch: Option<&Launch>,
+        secrets: &Secrets,
+    ) -> Result<LaunchSpec, OpError> {
         let entry = self.entry(provider)?;
+        let entry = match launch {
+            Some(launch) => Cow::Owned(entry.clone().overridden(launch, &secrets.env)),
+            None => Cow::Borrowed(entry),
+        };
+        let start_in = entry.cwd.as_deref().unwrap_or(cwd);
         let allowed: Vec<&String> = entry.allow_env.iter().chain(&self.more.pass_env).collect();
         let env = environment(self.base_env.clone(), offered, &allowed, &entry.env);
-        let found = entry.find(env.get("PATH"), cwd, self.more.downloads);
+        let found = entry.find(env.get("PATH"), start_in, self.more.downloads);
         let found = found.map_err(|missing| missing.of(provider))?;
         let mut line = found.line.into_iter();
         Ok(LaunchSpec {
@@ -255,7 +274,7 @@ impl Catalog {
             command: line.next().unwrap_or_default(),
             args: line.collect(),
             env,
-            cwd: entry.cwd.clone().unwrap_or_else(|| cwd.to_owned()),
+            cwd: start_in.to_owned(),
             ask_modes: entry.ask_modes.clone(),
             edit_modes: entry.edit_modes.clone(),
             yolo_modes: entry.yolo_modes.clone(),
@@ -283,7 +302,23 @@ impl Catalog {
     }
 
     /// The MCP servers that an agent started so is told of.
-    pub(crate) fn mcp_servers(&self, spec: &LaunchSpec, offered: &BTreeMap<String, String>) -> McpTold {
-        mcp::told(&self.more.mcp_servers, &spec.provider, offered, spec.env.get("PATH"), &spec.cwd)
+    pub(crate) fn mcp_servers(
+        &self,
+        spec: &LaunchSpec,
+        offered: &BTreeMap<String, String>,
+        launch: Option<&Launch>,
+        secrets: &Secrets,
+    ) -> McpTold {
+        let (path, cwd) = (spec.env.get("PATH"), spec.cwd.as_path());
+        let configured = &self.more.mcp_servers;
+        match launch.filter(|launch| !launch.mcp_servers.is_empty()) {
+            None => mcp::told(configured, &spec.provider, offered, path, cwd),
+            Some(launch) => {
+                let (all, lost) = mcp::with_own(configured, launch, secrets);
+                let mut told = mcp::told(&all, &spec.provider, offered, path, cwd);
+                told.warnings.extend(lost);
+                told
+            }
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use signalbox_agents::{ForkRequest, RefusedSetting, Token};
 use signalbox_facts::{
-    Committed, FactBody, ForkContext, Provider, SessionCreated, SessionId, SessionRow, SettingsChanged,
-    TurnRow,
+    Committed, FactBody, ForkContext, Launch, Provider, SessionCreated, SessionId, SessionRow,
+    SettingsChanged, TurnRow,
 };
 use signalbox_protocol::ops::Op;
 use signalbox_store::{Commit, Fork, ForkError, StoreError};
@@ -117,7 +117,9 @@ impl Actor {
             provider.map_or_else(|| self.row.provider.clone(), |other| Provider::new(other.name()));
         let same_provider = provider == self.row.provider;
         let offered = self.core.catalog.offered(origin.env.as_ref()).await;
-        self.core.catalog.launch(&provider, &cwd, &offered)?;
+        let launch = self.launch_for(same_provider);
+        let secrets = self.core.secrets.of(self.row.id);
+        self.core.catalog.launch_as(&provider, &cwd, &offered, launch.as_deref(), &secrets)?;
         let kept = |value: &Option<String>| value.clone().filter(|_| same_provider);
         let instructions = convert::instructions_in(base_instructions, developer_instructions);
         let id_of = |turn: &Option<TurnRow>| turn.as_ref().map(|turn| turn.id);
@@ -143,6 +145,7 @@ impl Actor {
             forked_from: Some(self.row.id),
             fork_context: Some(ForkContext::History),
             ephemeral,
+            launch,
         };
         let mut options = if same_provider { self.row.options.clone() } else { BTreeMap::new() };
         options.extend(settings.config_options.into_iter().map(|(id, value)| (id, value.into())));
@@ -158,6 +161,16 @@ impl Actor {
         Ok(Plan { fork, options, copy_fits })
     }
 
+    /// How a fork's agent is started. What is said of one provider's program fits no other.
+    fn launch_for(&self, same_provider: bool) -> Option<Box<Launch>> {
+        let launch = self.row.launch.clone()?;
+        if same_provider {
+            return Some(launch);
+        }
+        let rest = Launch { mcp_servers: launch.mcp_servers, ..Launch::default() };
+        (rest != Launch::default()).then(|| rest.into())
+    }
+
     async fn make_fork(&mut self, plan: Plan, copy: Option<String>) -> Result<Accepted, OpError> {
         let Plan { mut fork, options, .. } = plan;
         let context = if copy.is_some() { ForkContext::Agent } else { ForkContext::History };
@@ -166,6 +179,9 @@ impl Actor {
         let session = fork.session;
         let told = Committed::Fact(Arc::new(fork.created_fact()));
         let mut row = self.copied(fork).await?;
+        if row.launch.is_some() {
+            self.core.secrets.keep(session, self.core.secrets.of(self.row.id));
+        }
         if !options.is_empty() {
             self.set_options_of_fork(&mut row, options).await;
         }

@@ -80,6 +80,7 @@ impl Actor {
             Err(error) => return Err(OpError::StorageFailed(error.to_string())),
         }
         self.core.forget_ephemeral(self.row.id);
+        self.core.secrets.forget(self.row.id);
         // Whoever asks from now on is told that there is no such session.
         self.core.sessions.lock().remove(&self.row.id);
         self.deleted = true;

@@ -381,9 +381,20 @@ impl Actor {
         let cwd = self.turn.as_ref().map_or(&self.row.cwd, |turn| &turn.cwd).clone();
         self.core.catalog.suits(&self.row.provider, self.row.policy)?;
         let offered = self.core.catalog.offered(self.env.as_ref()).await;
-        let spec = self.core.catalog.launch(&self.row.provider, &cwd, &offered)?;
-        let told = self.core.catalog.mcp_servers(&spec, &offered);
+        let (launch, secrets) = (self.row.launch.clone(), self.core.secrets.of(self.row.id));
+        let launch = launch.as_deref();
+        let spec = self.core.catalog.launch_as(&self.row.provider, &cwd, &offered, launch, &secrets)?;
+        let told = self.core.catalog.mcp_servers(&spec, &offered, launch, &secrets);
         let request_id = self.turn.as_ref().and_then(|turn| turn.request_id.clone());
+        let lost = launch.map(|launch| secrets.lost_env(launch)).unwrap_or_default();
+        if !lost.is_empty() {
+            let message = format!(
+                "The agent is started without {}: this server no longer has the values that the thread was started with, \
+                 which are kept in memory only. thread/resume with `launch.env` gives them again, for the next start.",
+                lost.join(", ")
+            );
+            self.warn("launch_env_lost", message, request_id.clone());
+        }
         for warning in told.warnings {
             self.warn("mcp_server_left_out", warning, request_id.clone());
         }

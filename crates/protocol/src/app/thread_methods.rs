@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::launch::{LaunchParams, ThreadLaunch};
 use super::policy::{ApprovalsReviewer, AskForApproval, SandboxMode, SandboxPolicy};
 use super::thread::Thread;
 use crate::lenient::null_as_default;
@@ -39,7 +40,8 @@ pub struct ThreadStartParams {
     pub base_instructions: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub developer_instructions: Option<String>,
-    /// Overrides in the words of the client's own configuration.
+    /// Overrides in the words of the client's own configuration: `model_reasoning_effort`; and `mcp_servers.NAME` (nested, or
+    /// with dots in the keys), MCP servers of the thread's own, which take an owner because they start programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Map<String, Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +66,9 @@ pub struct ThreadStartParams {
     /// Ext: wins over `approvalPolicy` and `sandbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
+    /// Ext: what of the provider's launch is another for this thread. Takes an owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchParams>,
     /// Ext: comes back in `thread/started`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
@@ -115,6 +120,9 @@ pub struct OpenedThread {
     /// Ext: the place in the thread's stream where this connection joined.
     #[serde(default)]
     pub cursor: Option<String>,
+    /// Ext: how its agent is started where that differs from its provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<ThreadLaunch>,
 }
 
 /// Result of `thread/start`.
@@ -165,6 +173,10 @@ pub struct ThreadResumeParams {
     /// Ext.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
+    /// Ext: `env` gives again the values of variables that the thread was started with, for the next start of its agent;
+    /// nothing else is used. Takes an owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<LaunchParams>,
 }
 
 /// Result of `thread/resume`.
@@ -201,6 +213,9 @@ pub struct ThreadReadResult {
     /// Ext: the newest fact in `thread`.
     #[serde(default)]
     pub snapshot_seq: u64,
+    /// Ext: how its agent is started where that differs from its provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<ThreadLaunch>,
 }
 
 /// Params of `thread/unsubscribe`.

@@ -13,6 +13,7 @@ mod doc;
 mod event;
 mod form;
 mod frame;
+mod launch;
 mod op;
 mod policy;
 mod provider;
@@ -30,6 +31,7 @@ pub use event::{
 };
 pub use form::{ElicitationAction, ElicitationAnswer, Form, FormField, FormFieldKind, FormOption};
 pub use frame::{ClientRequest, ServerFrame};
+pub use launch::{Launch, McpServer};
 pub(crate) use op::choice_or_switch;
 pub use op::{Import, NewSession, Op, TurnInput, TurnMode};
 pub use policy::{PermissionMode, Policy, PolicyPatch, SandboxLevel, SessionRule};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::doc::{ContextEntry, DocBlock};
 use super::form::ElicitationAnswer;
+use super::launch::Launch;
 use super::policy::{PermissionMode, Policy, SandboxLevel, SessionRule};
 use super::provider::Provider;
 use super::session::BaselineKind;
@@ -251,6 +252,9 @@ pub struct NewSession {
     /// What kind of client made it, for lists that filter by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// What of the provider's launch is another for this session. Takes an owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Box<Launch>>,
 }
 
 /// Which session of an agent is to be adopted.
@@ -293,6 +297,7 @@ impl NewSession {
             developer_instructions: None,
             ephemeral: false,
             source: None,
+            launch: None,
         }
     }
 }
@@ -404,6 +409,12 @@ impl Op {
             Self::Compact { .. } => "compact",
             Self::DiscardWorktree { .. } => "discard_worktree",
         }
+    }
+
+    /// Whether it says which programs the server starts: that is for owners.
+    #[must_use]
+    pub fn says_what_is_started(&self) -> bool {
+        matches!(self, Self::NewSession(new) if new.launch.is_some())
     }
 
     /// The session it is about; none for `new_session` and `import`.

@@ -132,6 +132,7 @@ pub fn opened(thread: Thread) -> OpenedThread {
         instruction_sources: vec!["/w/AGENTS.md".into()],
         snapshot_seq: 12,
         cursor: Some("e-12".into()),
+        launch: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub const OPS: &[&str] = &[
     r#"{"op":"new_session","provider":"grok","cwd":".","use_worktree":false}"#,
+    r#"{"op":"new_session","provider":"pi","cwd":".","use_worktree":false,"launch":{"command":"x","args":["a"],"env":{"K":"v"},"cwd":"/","ask_mode":"a","edit_mode":"e","yolo_mode":"y","protocol":2,"mcp_servers":{"s":{"enabled":true,"command":"c","args":["a"],"env":{"K":"v"},"env_vars":["V"]},"u":{"enabled":true,"url":"https://h","sse":true,"http_headers":{"H":"v"},"env_http_headers":{"G":"V"},"bearer_token_env_var":"T"}}}}"#,
     r#"{"op":"new_session","provider":{"custom":"mine"},"cwd":"/w","use_worktree":true,"worktree_base":"origin_default","worktree_base_sha":"0123456789abcdef0123456789abcdef01234567","initial_policy":{"mode":"ask","sandbox":"workspace_write"},"request_id":"r","roots":["/x"],"model":"m","effort":"high","config_options":{"fast":"true"},"title":"T","base_instructions":"b","developer_instructions":"d","ephemeral":true,"source":"cli"}"#,
     r#"{"op":"import","provider":"opencode","agent_session":"ses_1"}"#,
     r#"{"op":"import","provider":{"custom":"mine"},"agent_session":"a","cwd":"/w","initial_policy":{"mode":"ask","sandbox":"workspace_write"},"request_id":"r","source":"cli"}"#,

@@ -62,6 +62,11 @@ impl Worker {
             let message = format!("an observer reads; op `{}` needs an operator", op.name());
             return tell(&self.outbox, &ServerFrame::Error { message, request_id }).await;
         }
+        if op.says_what_is_started() && self.client.role < Role::Owner {
+            let request_id = op.request_id().map(str::to_owned);
+            let message = "`launch` says which programs the server starts; it needs an owner".to_owned();
+            return tell(&self.outbox, &ServerFrame::Error { message, request_id }).await;
+        }
         self.note(&op);
         self.engine.dispatch_op(op, self.client.origin.clone()).await;
     }

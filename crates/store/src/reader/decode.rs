@@ -17,7 +17,9 @@ pub(super) type Reason = String;
 pub(super) const SESSION: &str = "s.id, s.provider, s.cwd, s.project_path, s.worktree, s.worktree_discarded, s.policy, \
      s.model, s.effort, s.title, s.title_origin, s.preview, s.source, s.forked_from, s.ephemeral, s.archived, \
      s.agent_session, s.activity, s.usage, s.created_at_ms, s.updated_at_ms, s.last_seq, \
-     d.roots, d.options, d.instructions, d.queue, d.rules";
+     d.roots, d.options, d.instructions, d.queue, d.rules, \
+     (select case when instr(f.body, '\"launch\":') and json_valid(f.body) then f.body -> '$.launch' end \
+      from facts f where f.session = s.id and f.seq = 1) as launch";
 
 /// The session of a row of [`SESSION`].
 pub(super) fn session(row: &SqliteRow) -> Result<SessionRow, Reason> {
@@ -39,6 +41,7 @@ pub(super) fn session(row: &SqliteRow) -> Result<SessionRow, Reason> {
         source: word(row, "source")?,
         forked_from: maybe_id(row, "forked_from")?.map(SessionId),
         ephemeral: flag(row, "ephemeral")?,
+        launch: maybe_json(row, "launch")?,
         archived: flag(row, "archived")?,
         agent_session: maybe_text(row, "agent_session")?,
         activity: activity.flatten().unwrap_or_default(),

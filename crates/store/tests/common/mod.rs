@@ -109,6 +109,7 @@ pub fn created(cwd: &str, provider: &str) -> FactBody {
             forked_from: None,
             fork_context: None,
             ephemeral: false,
+            launch: None,
         }
         .into(),
     )

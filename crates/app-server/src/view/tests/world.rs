@@ -107,6 +107,7 @@ impl World {
             forked_from: None,
             fork_context: None,
             ephemeral: false,
+            launch: None,
         };
         world.fact(None, FactBody::SessionCreated(Box::new(created)));
         world
