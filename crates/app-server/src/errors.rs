@@ -180,6 +180,7 @@ fn of_op(error: &OpError) -> RpcError {
         | OpError::ProviderUnavailable { .. }
         | OpError::Agent { .. }
         | OpError::AgentSessionKept { .. }
+        | OpError::TrafficLogKept { .. }
         | OpError::AgentFailed(_) => PROVIDER,
         OpError::TurnActive(_)
         | OpError::AlreadyImported { .. }

@@ -378,6 +378,7 @@ impl Engine {
         tracing::warn!(%session, "a session that could not be read was deleted; a checkout of it would be left");
         let reason = ops::CloseReason::Deleted;
         self.core.bus.tell(ops::Event::SessionClosed { session: id.to_owned(), reason });
+        self.core.catalog.remove_traffic_logs(session).await?;
         Ok(Accepted::Applied)
     }
 

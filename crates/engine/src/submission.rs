@@ -258,6 +258,14 @@ pub enum OpError {
         /// Why, for people.
         why: String,
     },
+    /// The session is deleted, and a log of what passed between it and its agent is not.
+    #[error("the thread is deleted; its traffic log {} is not, remove it yourself: {why}", file.display())]
+    TrafficLogKept {
+        /// The file.
+        file: PathBuf,
+        /// Why, for people.
+        why: String,
+    },
     /// No such approval waits in this session.
     #[error("no approval {0} is waiting")]
     ApprovalNotFound(String),
@@ -413,6 +421,7 @@ impl OpError {
             Self::AgentFailed(failure) => failure.reason.as_str(),
             Self::AlreadyImported { .. } => "already_imported",
             Self::AgentSessionKept { .. } => "agent_session_kept",
+            Self::TrafficLogKept { .. } => "traffic_log_kept",
             Self::ApprovalNotFound(_) => "approval_not_found",
             Self::ApprovalResolved { .. } => "approval_resolved",
             Self::Archived => "thread_archived",
@@ -462,6 +471,7 @@ impl OpError {
                 "at": resolution.at_ms,
             }),
             Self::AgentSessionKept { session, .. } => json!({ "sessionId": session }),
+            Self::TrafficLogKept { file, .. } => json!({ "path": file }),
             Self::AgentFailed(failure) => return failure.to_failure().data,
             Self::AlreadyImported { thread: Some(thread), .. } => json!({ "threadId": thread.to_string() }),
             Self::Overloaded => json!({ "retryAfterMs": 100 }),

@@ -59,10 +59,10 @@ pub fn catalog(
     let default = Provider::new(&config.default_provider);
     let catalog = Catalog::new(entries.into_values().collect(), default, base_environment(), env);
     let log_traffic = config.agents.log_traffic;
-    let logs = log_traffic || config.providers.values().any(|provider| provider.log_traffic == Some(true));
     Ok(catalog.with(ForAll {
         log_traffic,
-        traffic_logs: if logs { Some(home.agent_logs()?) } else { None },
+        // Also when nothing is logged now: what was logged goes with its thread.
+        traffic_logs: Some(home.agent_logs()?),
         downloads: config.agents.downloads,
         pass_env: config.agents.pass_env.clone(),
         mcp_servers: config.mcp_servers.iter().filter_map(mcp_entry).collect(),

@@ -44,7 +44,11 @@ impl Writer {
             for line in lost.into_iter().chain([self.line(entry)]) {
                 let line = format!("{line}\n");
                 if bytes > 0 && bytes + line.len() as u64 > self.max_bytes {
-                    fs::rename(&self.path, self.path.with_extension("1.jsonl"))?;
+                    match fs::rename(&self.path, self.path.with_extension("1.jsonl")) {
+                        // It was removed, with its thread: the rest is not to be kept either.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                        renamed => renamed?,
+                    }
                     (file, bytes) = (self.open()?, 0);
                 }
                 file.write_all(line.as_bytes())?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::{Client, Stage};
+use crate::stage::{Client, Stage, within};
 
 async fn info(client: &mut Client, provider: &str) -> Value {
     let listed = client.ok("provider/list", json!({})).await;
@@ -110,4 +110,36 @@ async fn mcp_servers_of_the_configuration_are_listed_with_what_is_wrong() {
         told("The MCP server broken is left out: its command") && told("MCP server remote"),
         "{warned:?}"
     );
+}
+
+#[tokio::test]
+async fn what_passed_between_a_thread_and_its_agent_is_deleted_with_the_thread() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("user").await;
+    for fails in [false, true] {
+        let thread = client.thread(json!({"modelProvider": "late"})).await;
+        client.turn(&thread, "say Done.").await;
+        client.until("turn/completed").await;
+        let file = |end: &str| stage.folder.path().join(format!("logs/{thread}{end}"));
+        let (new, old) = (file(".jsonl"), file(".1.jsonl"));
+        within(async {
+            while !new.exists() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        if fails {
+            std::fs::create_dir(&old).unwrap();
+            let refused = client.refusal("thread/delete", json!({"threadId": thread})).await;
+            assert_eq!(refused["data"]["reason"], "traffic_log_kept", "{refused}");
+            assert_eq!(refused["data"]["path"], json!(old), "{refused}");
+        } else {
+            std::fs::write(&old, "{}").unwrap();
+            client.ok("thread/delete", json!({"threadId": thread})).await;
+            assert!(!old.exists());
+        }
+        assert!(!new.exists());
+        let refused = client.refusal("thread/read", json!({"threadId": thread})).await;
+        assert_eq!(refused["data"]["reason"], "thread_not_found", "it is gone in any case");
+    }
 }

@@ -97,6 +97,9 @@ impl Stage {
             ProviderEntry::custom("rehearsal", "Rehearsal", vec![agent().display().to_string()]);
         let mut late = ProviderEntry::custom("late", "Late", vec![agent().display().to_string()]);
         late.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_START".to_owned(), "late-choices".to_owned())]);
+        late.log_traffic = Some(true);
+        let logs = folder.path().join("logs");
+        std::fs::create_dir_all(&logs).unwrap();
         let state = folder.path().join("agent-memory").display().to_string();
         rehearsal.env = BTreeMap::from([("SIGNALBOX_REHEARSAL_STATE".to_owned(), state)]);
         let with_servers =
@@ -111,7 +114,7 @@ impl Stage {
         let fallback = BTreeMap::from([("PATH".to_owned(), path)]);
         let config = EngineConfig {
             catalog: Catalog::new(more, Provider::new("rehearsal"), base_environment(), fallback)
-                .with(ForAll { mcp_servers: mcp_servers(), ..ForAll::default() }),
+                .with(ForAll { mcp_servers: mcp_servers(), traffic_logs: Some(logs), ..ForAll::default() }),
             limits: Limits::default(),
             agents: signalbox_engine::Supervisor::default(),
             blobs: None,

@@ -229,6 +229,31 @@ impl Catalog {
         Some(folder.join(format!("{session}.jsonl")))
     }
 
+    /// Removes the traffic logs of a session: they hold what was said in it. Not called while its agent starts.
+    ///
+    /// # Errors
+    /// The file that stays, and why.
+    pub(crate) async fn remove_traffic_logs(&self, session: SessionId) -> Result<(), OpError> {
+        let Some(folder) = self.more.traffic_logs.clone() else { return Ok(()) };
+        let removed = tokio::task::spawn_blocking(move || {
+            for name in [format!("{session}.jsonl"), format!("{session}.1.jsonl")] {
+                let file = folder.join(name);
+                match std::fs::remove_file(&file) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        tracing::warn!(%session, file = %file.display(), %error, "a traffic log of a deleted session stays");
+                        return Err(OpError::TrafficLogKept { file, why: error.to_string() });
+                    }
+                    Ok(()) | Err(_) => {}
+                }
+            }
+            Ok(())
+        });
+        removed.await.unwrap_or_else(|error| {
+            tracing::warn!(%session, %error, "traffic logs of a deleted session were not looked for");
+            Ok(())
+        })
+    }
+
     /// Names of the rule files that a provider's agent reads itself; none if it is not known.
     #[must_use]
     pub fn reads_rules(&self, provider: &Provider) -> Vec<String> {

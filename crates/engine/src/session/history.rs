@@ -90,6 +90,7 @@ impl Actor {
             told.retain(|committed| matches!(committed, Committed::Signal(_)));
             self.publish(told.into()).await;
         }
+        self.core.catalog.remove_traffic_logs(self.row.id).await?;
         Ok(Accepted::Applied)
     }
 

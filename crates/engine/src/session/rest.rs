@@ -59,5 +59,9 @@ impl Actor {
         {
             tracing::error!(session = %self.row.id, %error, "an ephemeral session stays in memory until the last has gone");
         }
+        if self.row.ephemeral {
+            // What goes wrong is logged there; nobody is left who could be told.
+            let _logged = self.core.catalog.remove_traffic_logs(self.row.id).await;
+        }
     }
 }
