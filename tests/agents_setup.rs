@@ -7,7 +7,7 @@
 )]
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -48,8 +48,15 @@ impl Setup {
     }
 
     fn runs(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        self.runs_with(args, "")
+    }
+
+    fn runs_with(&self, args: &[&str], input: &str) -> (Option<i32>, String, String) {
+        let file = self.root.path().join("input");
+        std::fs::write(&file, input).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
-        command.args(args).stdin(Stdio::null()).env("SIGNALBOX_HOME", self.home()).env_remove("RUST_LOG");
+        command.args(args).stdin(std::fs::File::open(file).unwrap());
+        command.env("SIGNALBOX_HOME", self.home()).env_remove("RUST_LOG");
         let Output { status, stdout, stderr } = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (status.code(), text(stdout), text(stderr))
@@ -157,6 +164,19 @@ fn an_agent_that_logs_in_by_itself_is_waited_for() {
 }
 
 #[test]
+fn what_an_agent_says_while_it_logs_in_is_shown_and_its_address_is_the_users_to_open() {
+    let home = Setup::with_gate();
+    let (code, _, said) = home.runs_with(&["login", "gate", "--method", "code"], "n\n");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("gate | Your code: AB-12\ngate | Waiting"), "{said}");
+    assert!(said.contains("Open this and type the code\n\n  https://login.example/device\n"), "{said}");
+    assert!(said.contains("in vain"), "{said}");
+    let (code, _, said) = home.runs_with(&["login", "gate", "--method", "code"], "\n");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("Gate opens sessions."), "{said}");
+}
+
+#[test]
 fn what_cannot_be_logged_in_with_says_why() {
     let home = Setup::new("");
     let (code, _, said) = home.runs(&["login", "nobody"]);
@@ -174,6 +194,6 @@ fn doctor_asks_the_agents_that_are_there() {
     let find =
         |name: &str| report["findings"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
     assert_eq!(find("gate")["agent"]["version"], "1.2.3");
-    assert_eq!(find("gate")["agent"]["loginMethods"], serde_json::json!(["tty", "web"]));
+    assert_eq!(find("gate")["agent"]["loginMethods"], serde_json::json!(["tty", "web", "code"]));
     assert_eq!(find("rehearsal")["agent"]["answered"], true);
 }

@@ -92,6 +92,8 @@ pub enum AgentEvent {
     },
     /// The agent has been silent in a prompt for this long; `None`: it speaks again.
     Stalled(Option<Duration>),
+    /// A piece of what the agent writes to stderr while it logs its user in ([`crate::OpenSession::authenticate`]).
+    Said(String),
     /// Something worked less well than asked for, but the session goes on.
     Warning {
         /// Stable snake_case word.

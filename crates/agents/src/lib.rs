@@ -36,7 +36,7 @@ pub use handle::{
 pub use listed::{ListedSession, SessionPage};
 pub use login::login_path;
 pub use presets::{Preset, preset, presets};
-pub use probe::{Probed, probe};
+pub use probe::{Onlooker, ProbeNews, Probed, probe};
 pub use process::find_program;
 pub use queue::AgentEvents;
 pub use spec::{

@@ -148,6 +148,12 @@ impl Sink {
 /// Appends a text or output chunk to the event before it, if both belong together. Gives the bytes added, or the
 /// event back.
 fn merge(last: &mut AgentEvent, event: AgentEvent) -> Result<usize, AgentEvent> {
+    if let (AgentEvent::Said(text), AgentEvent::Said(more)) = (&mut *last, &event)
+        && text.len() + more.len() <= MERGE_BYTES
+    {
+        text.push_str(more);
+        return Ok(more.len());
+    }
     let (AgentEvent::Update(last), AgentEvent::Update(next)) = (last, &event) else { return Err(event) };
     let (text, more) = match (last, next) {
         (Update::Message(a), Update::Message(b)) | (Update::Thought(a), Update::Thought(b))

@@ -125,11 +125,11 @@ pub(crate) fn no_doors() -> Error {
     RpcError::new(STATE, "no_doors", message).into()
 }
 
-/// An agent outside any thread has failed so.
-pub(crate) fn of_agent(failure: &AgentFailure) -> Error {
+/// A login that an agent did itself has failed.
+pub(crate) fn of_login(failure: &AgentFailure, addresses: Vec<String>) -> Error {
     let mut error = RpcError::new(PROVIDER, failure.reason.as_str(), failure.message.clone());
     error.data.extend(failure.to_failure().data);
-    error.into()
+    if addresses.is_empty() { error.into() } else { error.with("addresses", addresses).into() }
 }
 
 /// The turns of a thread do not fit into one result.

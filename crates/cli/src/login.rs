@@ -4,17 +4,23 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
-use signalbox_client::{CallError, Client};
+use signalbox_client::{CallError, Client, Event, Events};
 use signalbox_home::Config;
 use signalbox_protocol::app::{
-    AuthMethod, LoginRequired, ProviderCheckParams, ProviderCheckResult, ProviderFailure,
-    ProviderLoginParams, ProviderLoginResult, method,
+    AuthMethod, LoginProgress, LoginRequired, ProviderCheckParams, ProviderCheckResult, ProviderFailure,
+    ProviderLoginParams, ServerNotification, method,
 };
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use crate::args::{Global, LoginArgs};
 use crate::setup::{self, Prepared, SetupError, complain, told};
 use crate::{EXIT_FORCED, EXIT_USAGE, connect, logs};
+
+mod progress;
+
+/// What an agent says that may wait to be shown.
+const SAID: usize = 64;
 
 /// Why there is no login.
 #[derive(Debug, thiserror::Error)]
@@ -59,18 +65,35 @@ async fn log_in(global: &Global, args: &LoginArgs) -> Result<(), Trouble> {
     let connected = connect::to_server(&setup, "login", &global.config).await?;
     let (reader, writer) = connected.stream.into_split();
     let (client, events) = Client::over_lines(reader, writer);
-    // Nothing that is told matters here.
-    drop(events);
     client.initialize("signalbox-login", env!("CARGO_PKG_VERSION")).await?;
+    let (told, mut said) = mpsc::channel(SAID);
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {
         // The end of the connection ends what the server does for it.
         _ = interrupt.recv() => Err(Trouble::Interrupted),
-        done = with(&client, args, &setup.config) => done,
+        done = with(&client, args, &setup.config, &mut said) => done,
+        () = listen(events, told) => Err(Trouble::Call(CallError::Closed)),
     }
 }
 
-async fn with(client: &Client, args: &LoginArgs, config: &Config) -> Result<(), Trouble> {
+/// Takes what the server tells. Of all that only the progress of a login matters here.
+async fn listen(mut events: Events, told: mpsc::Sender<LoginProgress>) {
+    while let Some(event) = events.next().await {
+        if let Event::Notification(notification) = event
+            && let ServerNotification::ProviderLoginProgress(own) = notification.body
+            && told.send(own.progress).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn with(
+    client: &Client,
+    args: &LoginArgs,
+    config: &Config,
+    said: &mut mpsc::Receiver<LoginProgress>,
+) -> Result<(), Trouble> {
     let provider = &args.provider;
     say(&format!("Looking at {provider} …"))?;
     let before = check(client, provider).await?;
@@ -99,8 +122,7 @@ async fn with(client: &Client, args: &LoginArgs, config: &Config) -> Result<(), 
             say(&format!("{name} logs you in ({}); it may open a browser. Ctrl-C ends this.", chosen.name))?;
             let params =
                 ProviderLoginParams { provider: provider.clone(), method_id: Some(chosen.id.clone()) };
-            let _done: ProviderLoginResult =
-                client.call(method::PROVIDER_LOGIN, &params).await.map_err(refused)?;
+            progress::log_in(client, &params, said).await?;
         }
     }
     say(&format!("Opening a session with {name} to see that it works …"))?;

@@ -53,7 +53,7 @@ pub(crate) fn all(
         let mut all = JoinSet::new();
         for (name, spec) in specs {
             let (limits, supervisor) = (limits.clone(), supervisor.clone());
-            all.spawn(async move { (name, probe(spec, None, limits, LONGEST, &supervisor).await) });
+            all.spawn(async move { (name, probe(spec, None, limits, LONGEST, &supervisor, None).await) });
         }
         let mut probes = Probes::new();
         while let Some(done) = all.join_next().await {

@@ -67,6 +67,8 @@ calls! {
     provider_check(ProviderCheckParams) -> ProviderCheckResult = PROVIDER_CHECK;
     /// Logs in with a provider's agent; allow ten minutes.
     provider_login(ProviderLoginParams) -> ProviderLoginResult = PROVIDER_LOGIN;
+    /// What became of an address that the agent asked to be opened meanwhile.
+    provider_login_answer(ProviderLoginAnswerParams) -> EmptyResult = PROVIDER_LOGIN_ANSWER;
     /// `modelProvider/list`: the same in the form that existing clients know.
     model_provider_list(ModelProviderListParams) -> ModelProviderListResult = MODEL_PROVIDER_LIST;
     /// `account/read`.

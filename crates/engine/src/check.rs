@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use signalbox_agents::{FailureReason, Limits, OpenSession, Probed, probe};
+use signalbox_agents::{FailureReason, Limits, Onlooker, OpenSession, ProbeNews, Probed, RequestKey, probe};
 use signalbox_facts::Provider;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::catalog::LoginMethod;
 use crate::engine::Engine;
@@ -19,17 +19,21 @@ const AT_A_TIME: usize = 4;
 const LOGIN: Duration = Duration::from_secs(600);
 /// Longest check, besides the start of an agent.
 const SESSION: Duration = Duration::from_secs(60);
+/// Answers that may wait to be given to an agent.
+const ANSWERS: usize = 16;
 
 /// Who is being checked, so that nobody is twice at a time.
 #[derive(Debug)]
 pub(crate) struct Checks {
     places: Semaphore,
     one_at_a_time: Mutex<HashMap<Provider, Arc<Semaphore>>>,
+    /// Where answers to questions of a login go.
+    logins: Mutex<HashMap<Provider, mpsc::Sender<(RequestKey, bool)>>>,
 }
 
 impl Default for Checks {
     fn default() -> Self {
-        Self { places: Semaphore::new(AT_A_TIME), one_at_a_time: Mutex::default() }
+        Self { places: Semaphore::new(AT_A_TIME), one_at_a_time: Mutex::default(), logins: Mutex::default() }
     }
 }
 
@@ -64,6 +68,16 @@ impl Engine {
         provider: &Provider,
         check: Check,
         env: Option<&Arc<BTreeMap<String, String>>>,
+    ) -> Result<Probed, OpError> {
+        self.check_watched(provider, check, env, None).await
+    }
+
+    async fn check_watched(
+        &self,
+        provider: &Provider,
+        check: Check,
+        env: Option<&Arc<BTreeMap<String, String>>>,
+        news: Option<mpsc::Sender<ProbeNews>>,
     ) -> Result<Probed, OpError> {
         let core = self.core();
         let catalog = &core.catalog;
@@ -102,7 +116,10 @@ impl Engine {
             Check::Session => Some(session(None)),
             Check::Login(method) => Some(session(Some(method.clone()))),
         };
-        let probing = probe(spec, open, limits, longest, &core.agents);
+        let (answer, answers) = mpsc::channel(ANSWERS);
+        let _login = news.is_some().then(|| Answerable::begin(&core.checks, provider, answer));
+        let onlooker = news.map(|news| Onlooker { news, answers });
+        let probing = probe(spec, open, limits, longest, &core.agents, onlooker);
         let probed = core.shutdown.run_until_cancelled(probing).await.ok_or(OpError::ShuttingDown)?;
         self.remember(provider, &check, &probed);
         Ok(probed)
@@ -124,7 +141,8 @@ impl Engine {
     }
 
     /// Logs a provider's user in by one of the agent's methods: what the agent does itself is done and waited for, for at
-    /// most ten minutes; a method that needs a terminal is given back. Without a name the only method is meant.
+    /// most ten minutes; a method that needs a terminal is given back. Without a name the only method is meant. What the user
+    /// must see meanwhile is told as `news`; addresses in it are answered by [`Engine::answer_login`].
     ///
     /// # Errors
     /// As [`Engine::check_provider`]; and there is no such method, or none or several without a name.
@@ -133,6 +151,7 @@ impl Engine {
         provider: &Provider,
         method: Option<&str>,
         env: Option<&Arc<BTreeMap<String, String>>>,
+        news: mpsc::Sender<ProbeNews>,
     ) -> Result<(LoginMethod, Login), OpError> {
         let known = self.memory().of(provider).map(|known| known.methods).unwrap_or_default();
         let methods = if known.is_empty() {
@@ -164,7 +183,48 @@ impl Engine {
         if chosen.command.is_some() {
             return Ok((chosen.clone(), Login::Terminal));
         }
-        let probed = self.check_provider(provider, Check::Login(chosen.id.clone()), env).await?;
+        let check = Check::Login(chosen.id.clone());
+        let probed = self.check_watched(provider, check, env, Some(news)).await?;
         Ok((chosen.clone(), Login::Agent(Box::new(probed))))
+    }
+
+    /// Tells the agent of a running login that an address it asked for was opened, or will not be. One that needs no answer
+    /// any more gets none.
+    ///
+    /// # Errors
+    /// No login with this provider is going on.
+    pub fn answer_login(&self, provider: &Provider, key: RequestKey, opened: bool) -> Result<(), OpError> {
+        let logins = self.core().checks.logins.lock();
+        let none = || OpError::InvalidParams {
+            path: "provider",
+            message: format!("no login with {provider} is going on"),
+        };
+        let login = logins.get(provider).ok_or_else(none)?;
+        login.try_send((key, opened)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => OpError::InvalidParams {
+                path: "requestId",
+                message: format!("{provider} was given more answers than it asked for"),
+            },
+            mpsc::error::TrySendError::Closed(_) => none(),
+        })
+    }
+}
+
+/// A login that can be answered, until it is over.
+struct Answerable<'a> {
+    checks: &'a Checks,
+    provider: &'a Provider,
+}
+
+impl<'a> Answerable<'a> {
+    fn begin(checks: &'a Checks, provider: &'a Provider, answer: mpsc::Sender<(RequestKey, bool)>) -> Self {
+        checks.logins.lock().insert(provider.clone(), answer);
+        Self { checks, provider }
+    }
+}
+
+impl Drop for Answerable<'_> {
+    fn drop(&mut self) {
+        self.checks.logins.lock().remove(self.provider);
     }
 }

@@ -47,8 +47,8 @@ pub use explain::{AgentReport, Explanation, Why};
 pub use import::{AgentSession, AgentSessionQuery, AgentSessions};
 pub use session::{Delivery, Live, SessionStream, Watching};
 pub use signalbox_agents::{
-    AgentFailure, AgentInfo, FailureReason, Guard, Limits, Probed, Stage, Supervisor, base_environment,
-    offered_variables,
+    AgentFailure, AgentInfo, FailureReason, Guard, Limits, ProbeNews, Probed, RequestKey, Stage, Supervisor,
+    base_environment, offered_variables,
 };
 pub use stores::EPHEMERAL_BYTES;
 pub use submission::{Accepted, OpError, Origin, Reply, Resolution, Submission};

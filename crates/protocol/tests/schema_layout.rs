@@ -49,6 +49,7 @@ fn document() -> Value {
         request::<ThreadImportParams, ThreadImportResult>(method::THREAD_IMPORT),
         request::<ProviderCheckParams, ProviderCheckResult>(method::PROVIDER_CHECK),
         request::<ProviderLoginParams, ProviderLoginResult>(method::PROVIDER_LOGIN),
+        request::<ProviderLoginAnswerParams, EmptyResult>(method::PROVIDER_LOGIN_ANSWER),
         request::<AccountReadParams, AccountReadResult>(method::ACCOUNT_READ),
         request::<ConfigReadParams, ConfigReadResult>(method::CONFIG_READ),
         request::<ConfigRequirementsReadParams, ConfigRequirementsReadResult>(

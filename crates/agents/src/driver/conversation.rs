@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::asked::Asked;
+use super::beside::Beside;
 use super::opening::{EarlyUpdate, Replay, Way};
 use super::prompt::Running;
 use super::settings::{Origin, Settings, Wanted};
@@ -197,6 +198,7 @@ pub(super) struct Conversation {
     pub(super) stalled: bool,
     stray: Tail,
     stray_count: u64,
+    pub(super) beside: Beside,
 }
 
 /// Settings (and the prompt behind them) that may wait for an agent that answers none.
@@ -214,6 +216,8 @@ impl Conversation {
         now: Instant,
     ) -> Self {
         let open = open.into();
+        let told = open.as_ref().is_some_and(|open| open.authenticate.is_some());
+        let beside = Beside::new(told);
         let patience = if spec.downloads { limits.download } else { limits.initialize };
         let mut talk = Self {
             visiting: open.is_none(),
@@ -259,6 +263,7 @@ impl Conversation {
             stalled: false,
             stray: Tail::new(STRAY_BYTES),
             stray_count: 0,
+            beside,
         };
         talk.call(Call::Initialize, |wire, id| wire.initialize(id));
         talk

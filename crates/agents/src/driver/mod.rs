@@ -4,6 +4,7 @@
 //! read. So a cancel, an answer or a stop always gets through.
 
 mod asked;
+mod beside;
 #[cfg(test)]
 mod content_tests;
 mod conversation;
@@ -293,6 +294,7 @@ impl Driver {
                     traffic.errors(bytes);
                 }
                 self.stderr.push(bytes);
+                talk.says_beside(bytes);
             }
             Io::Errors(_) => self.process.stderr = None,
             Io::Output(Ok(count)) if count > 0 => {

@@ -1,20 +1,25 @@
 //! Providers: the ways to start an agent, and whether they can be used from here.
 
 use signalbox_engine::{
-    AgentFailure, AgentInfo, Check, Engine, Known, LastFailure, Login, LoginMethod, LoginState,
-    ProviderStatus,
+    AgentFailure, AgentInfo, Check, Engine, Known, LastFailure, Login, LoginMethod, LoginState, ProbeNews,
+    ProviderStatus, RequestKey,
 };
 use signalbox_facts::Provider;
 use signalbox_protocol::app::{
-    AgentCapabilities, AgentDescription, AuthMethod, LoginInfo, LoginRequired, ModelProviderListParams,
-    ModelProviderListResult, ModelProviderSummary, ProviderCheckParams, ProviderCheckResult, ProviderFailure,
-    ProviderInfo, ProviderListParams, ProviderListResult, ProviderLoginParams, ProviderLoginResult,
+    AgentCapabilities, AgentDescription, AuthMethod, EmptyResult, LoginInfo, LoginProgress, LoginRequired,
+    ModelProviderListParams, ModelProviderListResult, ModelProviderSummary, ProviderCheckParams,
+    ProviderCheckResult, ProviderFailure, ProviderInfo, ProviderListParams, ProviderListResult,
+    ProviderLoginAnswerParams, ProviderLoginParams, ProviderLoginProgressNotification, ProviderLoginResult,
     ProviderSettings, method,
 };
-use signalbox_rpc::{Ctx, Lane, MethodSpec, Registry, Role, RpcError};
+use signalbox_rpc::{Ctx, Frame, Lane, MethodSpec, Registry, Role, RpcError};
+use tokio::sync::mpsc;
 
 use crate::app::{AppServer, default_provider, env};
 use crate::errors::{self, Error};
+
+/// Pieces of what an agent says that may wait to be told.
+const NEWS: usize = 256;
 
 pub(super) fn register(registry: &mut Registry<AppServer>) {
     registry
@@ -45,6 +50,15 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
             )
             .role(Role::Owner),
             login,
+        )
+        .method(
+            MethodSpec::new(
+                method::PROVIDER_LOGIN_ANSWER,
+                Lane::Concurrent,
+                "Ext: tells an agent that logs in what became of the address it asked to be opened.",
+            )
+            .role(Role::Owner),
+            answer,
         )
         .method(
             MethodSpec::new(
@@ -102,15 +116,56 @@ async fn login(ctx: Ctx<AppServer>, params: ProviderLoginParams) -> Result<Provi
     let provider = Provider::new(&params.provider);
     let engine = ctx.app().engine();
     let method = params.method_id.as_deref();
-    let (method, login) = engine.log_in(&provider, method, env(&ctx).as_ref()).await?;
+    let (told, mut news) = mpsc::channel(NEWS);
+    let env = env(&ctx);
+    let mut login = std::pin::pin!(engine.log_in(&provider, method, env.as_ref(), told));
+    let (method, login) = loop {
+        tokio::select! {
+            // What was told before the end is told first.
+            biased;
+            Some(news) = news.recv() => tell(&ctx, &provider, news),
+            done = login.as_mut() => break done?,
+        }
+    };
+    while let Ok(news) = news.try_recv() {
+        tell(&ctx, &provider, news);
+    }
     let method = method_out(method);
     match login {
         Login::Terminal => Ok(ProviderLoginResult::Terminal { method }),
         Login::Agent(probed) => match probed.failure {
-            None => Ok(ProviderLoginResult::Done { method }),
-            Some(failure) => Err(errors::of_agent(&failure)),
+            None => Ok(ProviderLoginResult::Done {
+                method,
+                stderr_tail: Some(probed.stderr_tail).filter(|tail| !tail.is_empty()),
+                addresses: probed.addresses,
+            }),
+            Some(failure) => Err(errors::of_login(&failure, probed.addresses)),
         },
     }
+}
+
+/// Shows the caller what the agent says. A connection that is not there any more has cancelled the login.
+fn tell(ctx: &Ctx<AppServer>, provider: &Provider, news: ProbeNews) {
+    let progress = match news {
+        ProbeNews::Said(text) => LoginProgress::Output { text },
+        ProbeNews::Address { key, message, url } => {
+            LoginProgress::Address { request_id: key.0, message, url }
+        }
+        ProbeNews::Settled { key } => LoginProgress::AddressDone { request_id: key.0 },
+    };
+    // A POST has no connection that could be told; the result has the addresses.
+    let Some(peer) = ctx.peer_opt() else { return };
+    let told = ProviderLoginProgressNotification { provider: provider.to_string(), progress };
+    match Frame::notification(method::PROVIDER_LOGIN_PROGRESS, &told) {
+        Ok(frame) => drop(peer.notify(frame)),
+        Err(error) => tracing::warn!(%error, "the progress of a login cannot be told"),
+    }
+}
+
+async fn answer(ctx: Ctx<AppServer>, params: ProviderLoginAnswerParams) -> Result<EmptyResult, Error> {
+    let provider = Provider::new(&params.provider);
+    ctx.app().engine().answer_login(&provider, RequestKey(params.request_id), params.accept)?;
+    Ok(EmptyResult {})
 }
 
 fn login_out(engine: &Engine, provider: &Provider, known: &Known) -> LoginInfo {

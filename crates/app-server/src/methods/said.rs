@@ -40,6 +40,7 @@ pub(super) fn register(registry: &mut Registry<AppServer>) {
         .server_notification::<WarningNotification>(said(method::WARNING, "Something worth knowing that stops nothing."))
         .server_notification::<ServerRequestResolvedNotification>(said(method::SERVER_REQUEST_RESOLVED, "A server request needs no answer any more."))
         .server_notification::<ApprovalRequestedNotification>(said(method::APPROVAL_REQUESTED, "Ext: an approval waits."))
+        .server_notification::<ProviderLoginProgressNotification>(said(method::PROVIDER_LOGIN_PROGRESS, "Ext: what a user must see while an agent logs in; only for the connection that asked for it."))
         .server_notification::<CoreEventNotification>(said(method::EVENT, "Ext: a raw event of the core, for connections with the `opEvents` capability."))
         .server_request::<CommandExecutionRequestApprovalParams, CommandExecutionRequestApprovalResponse>(said(method::ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL, "Asks whether a command may run."))
         .server_request::<FileChangeRequestApprovalParams, FileChangeRequestApprovalResponse>(said(method::ITEM_FILE_CHANGE_REQUEST_APPROVAL, "Asks whether files may be changed."))

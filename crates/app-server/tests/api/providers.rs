@@ -47,7 +47,7 @@ async fn an_agent_logs_in_by_itself_or_a_command_is_given() {
     assert_eq!((&told["type"], &told["method"]["command"][1]), (&json!("terminal"), &json!("--login")));
     let refused = client.refusal("provider/login", json!({"provider": "gate"})).await;
     let message = refused["message"].as_str().unwrap();
-    assert!(message.contains("gate has several login methods, name one: tty, web"), "{message}");
+    assert!(message.contains("gate has several login methods, name one: tty, web, code"), "{message}");
     let refused = client.refusal("provider/login", json!({"provider": "gate", "methodId": "no"})).await;
     assert_eq!(refused["data"]["path"], "methodId");
 
@@ -57,6 +57,47 @@ async fn an_agent_logs_in_by_itself_or_a_command_is_given() {
     assert_eq!((&after["login"]["required"], after.get("lastFailure")), (&json!("no"), None));
     let checked = client.ok("provider/check", json!({"provider": "gate", "session": true})).await;
     assert_eq!(checked["ok"], true, "{checked}");
+}
+
+/// Begins a login with a code, and answers the address it asks for.
+async fn with_a_code(client: &mut Client, accept: bool) -> Value {
+    let id = client.ask("provider/login", json!({"provider": "gate", "methodId": "code"})).await;
+    let (mut said, mut address) = (String::new(), Value::Null);
+    while address.is_null() || !said.ends_with("Waiting") {
+        let told = client.until("provider/login/progress").await["params"].clone();
+        match told["type"].as_str() {
+            Some("output") => said.push_str(told["text"].as_str().unwrap()),
+            _ => address = told,
+        }
+    }
+    assert!(said.ends_with("Your code: \u{1b}[1mAB-12\u{1b}[0m\nWaiting"), "{said:?}");
+    let request = &address["requestId"];
+    assert_eq!(
+        address,
+        json!({"provider": "gate", "type": "address", "requestId": request, "message": "Open this and type the code",
+            "url": "https://login.example/device"})
+    );
+    let answer = json!({"provider": "gate", "requestId": request, "accept": accept});
+    client.ok("provider/login/answer", answer).await;
+    client.answer(id).await
+}
+
+#[tokio::test]
+async fn what_an_agent_says_while_it_logs_in_is_told_at_once_and_its_address_is_answered() {
+    let stage = Stage::new().await;
+    let mut client = stage.client("user").await;
+    let refused = with_a_code(&mut client, false).await["error"].clone();
+    assert_eq!(refused["data"]["addresses"], json!(["https://login.example/device"]), "{refused}");
+    assert!(refused["data"]["stderrTail"].as_str().unwrap().ends_with("Waiting in vain"), "{refused}");
+    let done = with_a_code(&mut client, true).await["result"].clone();
+    assert_eq!(
+        (&done["type"], &done["addresses"][0]),
+        (&json!("done"), &json!("https://login.example/device"))
+    );
+    assert!(done["stderrTail"].as_str().unwrap().contains("AB-12"), "{done}");
+    let late = json!({"provider": "gate", "requestId": 1, "accept": true});
+    let refused = client.refusal("provider/login/answer", late).await;
+    assert_eq!(refused["message"], "provider: no login with gate is going on", "{refused}");
 }
 
 #[tokio::test]

@@ -94,6 +94,7 @@ fn the_least_role_of_each_method() {
           listener/open
           pairing/create
           provider/login
+          provider/login/answer
           server/stop
     "#]]
     .assert_eq(&lines);

@@ -71,6 +71,7 @@ impl Actor {
             // Nobody here has asked for these.
             AgentEvent::Met(_)
             | AgentEvent::Replayed(_)
+            | AgentEvent::Said(_)
             | AgentEvent::Listed { .. }
             | AgentEvent::SessionDeleted { .. } => {}
             AgentEvent::Stalled(silent) => {

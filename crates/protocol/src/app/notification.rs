@@ -15,6 +15,7 @@ use super::item::{FileUpdateChange, ThreadItem};
 use super::message::{Place, RequestId, messages};
 use super::method;
 use super::model::Model;
+use super::provider::ProviderLoginProgressNotification;
 use super::settings::ThreadSettings;
 use super::thread::{Thread, ThreadStatus};
 use super::turn::{Turn, TurnError, TurnPlanStep};
@@ -59,6 +60,7 @@ messages! {
         Thread ServerRequestResolved(ServerRequestResolvedNotification) = method::SERVER_REQUEST_RESOLVED,
         Thread ApprovalRequested(ApprovalRequestedNotification) = method::APPROVAL_REQUESTED,
         Thread AccountRateLimitsUpdated(AccountRateLimitsUpdatedNotification) = method::ACCOUNT_RATE_LIMITS_UPDATED,
+        Connection ProviderLoginProgress(ProviderLoginProgressNotification) = method::PROVIDER_LOGIN_PROGRESS,
         Connection CoreEvent(CoreEventNotification) = method::EVENT,
     }
 }

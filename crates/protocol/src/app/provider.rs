@@ -211,9 +211,57 @@ pub enum ProviderLoginResult {
     Done {
         /// By this method.
         method: AuthMethod,
+        /// The end of what the agent wrote to stderr meanwhile.
+        #[serde(default, rename = "stderrTail", skip_serializing_if = "Option::is_none")]
+        stderr_tail: Option<String>,
+        /// Addresses that the agent asked to be opened.
+        #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+        addresses: Vec<String>,
     },
     /// The method's command is to be run in a terminal by the caller; `provider/check` tells what came of it.
     Terminal { method: AuthMethod },
+}
+
+/// Params of `provider/login/answer`: what became of an address that the agent asked to be opened during its login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderLoginAnswerParams {
+    /// The provider's name.
+    pub provider: String,
+    /// From `provider/login/progress`.
+    pub request_id: u64,
+    /// The user has opened it, or will; else the agent is told that the user does not want to.
+    pub accept: bool,
+}
+
+/// Ext: what a user must see while the agent logs in. Told to the connection that asked for the login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderLoginProgressNotification {
+    /// The provider's name.
+    pub provider: String,
+    #[serde(flatten)]
+    pub progress: LoginProgress,
+}
+
+/// What happens during a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum LoginProgress {
+    /// A piece of what the agent writes to stderr, not always whole lines; at most 256 KiB of one login.
+    Output { text: String },
+    /// The agent asks to open an address. It is for the user to open; the server never does. Answered by
+    /// `provider/login/answer`.
+    Address {
+        /// For the answer.
+        request_id: u64,
+        /// What it is for, by the agent.
+        message: String,
+        /// `http` or `https`.
+        url: String,
+    },
+    /// An address needs no answer any more.
+    AddressDone { request_id: u64 },
 }
 
 /// Params of `modelProvider/list`.

@@ -207,7 +207,9 @@ impl Client {
             | Told::ThreadConfigOptionsUpdated(_)
             | Told::ThreadCommandsUpdated(_)
             | Told::AccountRateLimitsUpdated(_) => {}
-            Told::ThreadResyncRequired(_) | Told::CoreEvent(_) => panic!("the view tells no {method}"),
+            Told::ThreadResyncRequired(_) | Told::CoreEvent(_) | Told::ProviderLoginProgress(_) => {
+                panic!("the view tells no {method}")
+            }
         }
     }
 
