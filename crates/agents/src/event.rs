@@ -38,6 +38,8 @@ pub enum AgentEvent {
         key: RequestKey,
         /// What is known of the call; merge it into the call of that id.
         tool: Box<ToolPatch>,
+        /// What the agent says about the request itself, at most 4,000 characters.
+        description: Option<String>,
         /// The agent's own options, in its order; may be empty (then only a cancellation can be answered).
         options: Vec<PermissionOption>,
     },

@@ -7,6 +7,8 @@ use super::fields::{Object, into_object, take_filled, take_list, take_object, ta
 
 /// Choices of a permission request.
 const MAX_OPTIONS: usize = 64;
+/// Kept of a request's description.
+const DESCRIPTION_CHARS: usize = 4000;
 
 /// The options of a permission request, those without an id left out.
 pub(crate) fn permission_options(list: Vec<Value>) -> Vec<PermissionOption> {
@@ -25,6 +27,11 @@ fn permission_option(value: Value) -> Option<PermissionOption> {
         kind => OptionKind::Other(kind),
     };
     Some(PermissionOption { id, label, kind })
+}
+
+/// What the agent says about the request itself (version 2).
+pub(crate) fn description(params: &mut Object) -> Option<String> {
+    take_filled(params, "description").map(|text| text.chars().take(DESCRIPTION_CHARS).collect())
 }
 
 /// The tool call that a permission request is about, and its options.

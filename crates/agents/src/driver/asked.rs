@@ -51,6 +51,7 @@ impl Conversation {
         let key = RequestKey(self.next_key);
         let event = match kind {
             Kind::Permission => {
+                let description = asked::description(&mut params);
                 // A request about no call we know of is about one of its own.
                 let own_id = format!("request-{}", key.0);
                 let mut tools = std::mem::take(&mut self.tools);
@@ -70,7 +71,7 @@ impl Conversation {
                 if let Some(session) = &session {
                     self.of_child(session, &mut tool);
                 }
-                AgentEvent::Permission { key, tool: Box::new(tool), options }
+                AgentEvent::Permission { key, tool: Box::new(tool), description, options }
             }
             Kind::Elicitation => {
                 let tool_call = decode::take_text(&mut params, "toolCallId").map(|id| match &session {

@@ -192,11 +192,12 @@ fn a_question_to_the_user_is_work() {
     let mut talk = prompted();
     taken(&mut talk, "m");
     idle(&mut talk, "end_turn");
-    talk.hears(json!({"id":"p","method":"session/request_permission","params":{"sessionId":"s","title":"Run it?",
+    talk.hears(json!({"id":"p","method":"session/request_permission","params":{"sessionId":"s","title":"Run it?","description":"It lists files.",
         "subject":{"type":"command","command":"ls","cwd":"/w"},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}));
     talk.waits(20 * SECOND);
     let events = talk.events();
-    let [AgentEvent::Permission { tool, .. }] = &events[..] else { panic!("{events:?}") };
+    let [AgentEvent::Permission { tool, description, .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(description.as_deref(), Some("It lists files."));
     assert_eq!((tool.id.as_str(), tool.command.as_deref()), ("request-1", Some("ls")));
 }
 

@@ -74,7 +74,7 @@ async fn a_permission_request_is_answered_once_with_the_chosen_option() {
     rig.agent().prompt(prompt("go")).unwrap();
     let (key, tool, options) = rig
         .until(|event| match event {
-            AgentEvent::Permission { key, tool, options } => Some((key, tool, options)),
+            AgentEvent::Permission { key, tool, options, .. } => Some((key, tool, options)),
             _ => None,
         })
         .await;

@@ -40,6 +40,7 @@ impl Actor {
         &mut self,
         key: RequestKey,
         tool: ToolPatch,
+        description: Option<String>,
         options: Vec<PermissionOption>,
     ) {
         let Some(turn) = self.turn.as_ref().filter(|turn| !turn.cancelled).map(|turn| turn.id) else {
@@ -71,7 +72,9 @@ impl Actor {
                 self.decide_unasked(key, &call, item, Decision::Decline, option, rule).await;
             }
             Verdict::Ask(rule) => {
-                let input = self.pending(InputKind::Permission, &call, item, options, reason(rule));
+                // What the agent says is nearer to the matter than why the policy asks.
+                let description = description.or_else(|| reason(rule).map(str::to_owned));
+                let input = self.pending(InputKind::Permission, &call, item, options, description);
                 self.park(key, input).await;
             }
         }
@@ -122,7 +125,7 @@ impl Actor {
         call: &ToolCall,
         item: Option<Seq>,
         options: Vec<PermissionOption>,
-        reason: Option<&str>,
+        reason: Option<String>,
     ) -> PendingInput {
         PendingInput {
             id: InputId::generate(),
@@ -137,7 +140,7 @@ impl Actor {
             command: call.command.clone(),
             cwd: call.cwd.clone(),
             locations: call.locations.clone(),
-            reason: reason.map(str::to_owned),
+            reason,
             form: None,
         }
     }

@@ -49,7 +49,9 @@ impl Actor {
                 }
                 self.update(update);
             }
-            AgentEvent::Permission { key, tool, options } => self.permission(key, *tool, options).await,
+            AgentEvent::Permission { key, tool, description, options } => {
+                self.permission(key, *tool, description, options).await;
+            }
             AgentEvent::Elicitation { key, tool_call, form } => self.elicitation(key, tool_call, *form).await,
             AgentEvent::Withdrawn { key } => self.withdrawn(key).await,
             AgentEvent::DoneElsewhere { key } => self.done_elsewhere(key).await,

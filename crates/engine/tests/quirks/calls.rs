@@ -86,6 +86,20 @@ async fn a_request_about_nothing_that_is_known_is_asked_all_the_same() {
 }
 
 #[tokio::test]
+async fn what_an_agent_says_about_its_request_is_why_it_is_asked() {
+    let request = json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": {"sessionId": "script-session",
+        "title": "Run it?", "description": "It lists what is here.", "toolCall": ls("a"),
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}});
+    let script = Script::open().prompted().says(request).answered(json!(7)).ends("end_turn");
+    let mut scene = Scene::new(well(script)).await;
+    scene.session.prompts("go").await;
+    let input = answers(&mut scene, "yes").await;
+    assert_eq!(input.reason.as_deref(), Some("It lists what is here."));
+    scene.end().await;
+    scene.goes_on().await;
+}
+
+#[tokio::test]
 async fn titles_and_arguments_may_grow() {
     let update = |more: Value| {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "a"});
