@@ -48,4 +48,4 @@ pub use update::{
     AgentModes, Content, NoticeSeverity, OutputPatch, PlanPatch, TextChunk, ToolPart, ToolPatch, Update,
 };
 pub use vendors::Quirks;
-pub use visit::Visit;
+pub use visit::{Visit, dismiss_request};

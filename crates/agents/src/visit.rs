@@ -30,7 +30,7 @@ impl Visit {
         supervisor: &Supervisor,
     ) -> Result<Self, Box<AgentFailure>> {
         let (agent, mut events) = launch(spec, None, limits, supervisor);
-        let info = next(&mut events, |event| match event {
+        let info = next(&agent, &mut events, |event| match event {
             AgentEvent::Met(info) => Some(*info),
             _ => None,
         });
@@ -56,7 +56,7 @@ impl Visit {
     ) -> Result<SessionPage, Box<AgentFailure>> {
         let own = self.token();
         self.send(Request::List(own, ListRequest { cwd, cursor }))?;
-        let listed = next(&mut self.events, |event| match event {
+        let listed = next(&self.agent, &mut self.events, |event| match event {
             AgentEvent::Listed { token, result } if token == own => Some(result),
             _ => None,
         });
@@ -70,7 +70,7 @@ impl Visit {
     pub async fn delete(&mut self, session: String) -> Result<(), Box<AgentFailure>> {
         let own = self.token();
         self.send(Request::DeleteSession(own, session))?;
-        let deleted = next(&mut self.events, |event| match event {
+        let deleted = next(&self.agent, &mut self.events, |event| match event {
             AgentEvent::SessionDeleted { token, result } if token == own => Some(result),
             _ => None,
         });
@@ -101,8 +101,10 @@ impl Visit {
     }
 }
 
-/// The next event that is wanted; what else the agent says without a session means nothing.
+/// The next event that is wanted; what else the agent says without a session means nothing, and what it asks is
+/// dismissed.
 async fn next<T>(
+    agent: &Agent,
     events: &mut AgentEvents,
     wanted: impl Fn(AgentEvent) -> Option<T>,
 ) -> Result<T, Box<AgentFailure>> {
@@ -111,10 +113,20 @@ async fn next<T>(
             if let AgentEvent::StartFailed(failure) | AgentEvent::Exited(failure) = event {
                 return Err(failure);
             }
+            dismiss_request(agent, &event);
             if let Some(found) = wanted(event) {
                 return Ok(found);
             }
         }
     }
     Err(Box::new(AgentFailure::new(FailureReason::AgentFailed, "the agent has ended")))
+}
+
+/// Nobody is there to answer what an agent asks while it is only visited or looked at: it is dismissed at once, so that
+/// the agent goes on. Other events are left alone.
+pub fn dismiss_request(agent: &Agent, event: &AgentEvent) {
+    let (AgentEvent::Permission { key, .. } | AgentEvent::Elicitation { key, .. }) = event else { return };
+    if let Err(error) = agent.dismiss(key.clone()) {
+        tracing::debug!(%error, "a question of an agent that ends is not answered");
+    }
 }

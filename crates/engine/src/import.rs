@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use signalbox_agents::{AgentEvent, AgentInfo, ListedSession, OpenSession, Visit};
+use signalbox_agents::{AgentEvent, AgentInfo, ListedSession, OpenSession, Visit, dismiss_request};
 use signalbox_facts::{
     Committed, FactBody, Launch, Policy, Provider, SessionCreated, SessionId, SessionSource, TitleChanged,
     TitleOrigin, TurnId,
@@ -284,7 +284,7 @@ async fn tell(mut visit: Visit, id: &str, wanted: Option<PathBuf>) -> Result<Tol
                     return Err(OpError::AgentFailed(failure));
                 }
                 // Of a session that is not in use.
-                _ => {}
+                other => dismiss_request(&agent, &other),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::process::exit;
 
 use serde_json::{Value, json};
 
-use crate::fake::{SESSION, answer, end_turn, expect, idle, refuse, say, update};
+use crate::fake::{SESSION, answer, end_turn, expect, idle, receive, refuse, say, send, update};
 
 /// What the conversation is, in most parts.
 fn history() {
@@ -49,6 +49,18 @@ fn page(cursor: Option<&str>) {
     let (id, next) = if cursor.is_none() { ("a", json!("two")) } else { ("b", Value::Null) };
     let session = json!({"sessionId":id,"cwd":"/w","title":id,"updatedAt":"2026-11-30T17:55:57.673Z"});
     answer(&request, json!({"sessions":[session],"nextCursor":next}));
+}
+
+/// Asks the user, and goes on only once there is an answer.
+fn ask(id: &str, session: Value) {
+    let mut params = json!({"mode":"form","message":"Which?",
+        "requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}}}});
+    match session {
+        Value::Null => params["requestId"] = json!(1),
+        session => params["sessionId"] = session,
+    }
+    send(&json!({"jsonrpc":"2.0","id":id,"method":"elicitation/create","params":params}));
+    while receive()["id"] != id {}
 }
 
 pub(crate) fn play(part: &str) {
@@ -116,6 +128,16 @@ pub(crate) fn play(part: &str) {
         "keeper-has-lost-it" => {
             introduce(true, json!({"resume":{}}));
             refuse(&expect("session/load"), -32603, "no such session");
+            idle()
+        }
+        "keeper-asks" => {
+            introduce(true, json!({}));
+            let list = expect("session/list");
+            ask("q-1", Value::Null);
+            answer(&list, json!({"sessions":[{"sessionId":SESSION,"cwd":"/w"}]}));
+            let load = expect("session/load");
+            ask("q-2", json!(SESSION));
+            answer(&load, json!({}));
             idle()
         }
         "keeper-dies-in-replay" => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use signalbox_agents::{
     Agent, AgentEvent, AgentEvents, AgentFailure, AgentInfo, FailureReason, LaunchSpec, Limits, OpenSession,
-    Quirks, Supervisor, Update, Visit,
+    Quirks, Supervisor, Update, Visit, dismiss_request,
 };
 
 use crate::fake::SESSION;
@@ -84,6 +84,26 @@ async fn sessions_are_listed_page_by_page_and_deleted_without_opening_one() {
     assert_eq!((refused.reason, refused.code), (FailureReason::AgentFailed, Some(-32603)));
     assert_eq!(refused.message, "keeper answered session/list with an error: out of order");
     visit.delete("a".to_owned()).await.unwrap();
+}
+
+#[tokio::test]
+async fn questions_that_nobody_is_there_for_are_dismissed() {
+    let mut visit = visit("keeper-asks").await.unwrap();
+    assert_eq!(visit.list(None, None).await.unwrap().sessions.len(), 1);
+    let (agent, mut events) = visit.open(wanted()).unwrap();
+    let mut asked = 0;
+    'events: loop {
+        for event in events.recv().await.unwrap() {
+            dismiss_request(&agent, &event);
+            asked += usize::from(matches!(event, AgentEvent::Elicitation { .. }));
+            match event {
+                AgentEvent::Ready(_) => break 'events,
+                AgentEvent::StartFailed(failure) => panic!("{failure:?}"),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(asked, 1);
 }
 
 #[tokio::test]
