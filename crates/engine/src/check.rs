@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use signalbox_agents::{FailureReason, Limits, Onlooker, OpenSession, ProbeNews, Probed, RequestKey, probe};
 use signalbox_facts::Provider;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc};
 
 use crate::catalog::LoginMethod;
 use crate::engine::Engine;
@@ -15,6 +15,10 @@ use crate::submission::OpError;
 
 /// Agents that are checked at a time.
 const AT_A_TIME: usize = 4;
+/// Logins at a time: each waits for its user, so they take no places of checks.
+const LOGINS: usize = 8;
+/// How long a check waits for its turn. After that whoever asks is told to come again.
+const WAIT: Duration = Duration::from_secs(2);
 /// How long a login may take in which a user reads a page and types a code.
 const LOGIN: Duration = Duration::from_secs(600);
 /// Longest check, besides the start of an agent.
@@ -29,11 +33,48 @@ pub(crate) struct Checks {
     one_at_a_time: Mutex<HashMap<Provider, Arc<Semaphore>>>,
     /// Where answers to questions of a login go.
     logins: Mutex<HashMap<Provider, mpsc::Sender<(RequestKey, bool)>>>,
+    login_places: Semaphore,
+    logging_in: Mutex<HashMap<Provider, Arc<Semaphore>>>,
+    wait: Duration,
 }
 
 impl Default for Checks {
     fn default() -> Self {
-        Self { places: Semaphore::new(AT_A_TIME), one_at_a_time: Mutex::default(), logins: Mutex::default() }
+        Self {
+            places: Semaphore::new(AT_A_TIME),
+            one_at_a_time: Mutex::default(),
+            login_places: Semaphore::new(LOGINS),
+            logging_in: Mutex::default(),
+            logins: Mutex::default(),
+            wait: WAIT,
+        }
+    }
+}
+
+/// What a check holds while it runs.
+#[derive(Debug)]
+struct Turn<'a> {
+    _own: OwnedSemaphorePermit,
+    _place: SemaphorePermit<'a>,
+}
+
+impl Checks {
+    /// Waits for a turn, for a moment. One login at a time a provider, and one other check.
+    async fn turn(&self, provider: &Provider, check: &Check) -> Result<Turn<'_>, OpError> {
+        let (places, one_each) = match check {
+            Check::Login(_) => (&self.login_places, &self.logging_in),
+            Check::Introduction | Check::Session => (&self.places, &self.one_at_a_time),
+        };
+        let own = {
+            let mut all = one_each.lock();
+            Arc::clone(all.entry(provider.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))))
+        };
+        let both = async {
+            let own = own.acquire_owned().await.map_err(|_| OpError::ShuttingDown)?;
+            let place = places.acquire().await.map_err(|_| OpError::ShuttingDown)?;
+            Ok(Turn { _own: own, _place: place })
+        };
+        tokio::time::timeout(self.wait, both).await.unwrap_or(Err(OpError::Overloaded))
     }
 }
 
@@ -58,11 +99,12 @@ pub enum Login {
 }
 
 impl Engine {
-    /// Starts a provider's agent as far as the check needs it, and stops it. One at a time a provider. What is learnt is
-    /// kept ([`Engine::memory`](Engine::memory)). Dropping the future stops the agent.
+    /// Starts a provider's agent as far as the check needs it, and stops it. One at a time a provider, beside at most one
+    /// login. What is learnt is kept ([`Engine::memory`](Engine::memory)). Dropping the future stops the agent.
     ///
     /// # Errors
-    /// There is no such provider, or it cannot be started from here.
+    /// There is no such provider, or it cannot be started from here; [`OpError::Overloaded`] if others are being checked
+    /// and are not done within two seconds.
     pub async fn check_provider(
         &self,
         provider: &Provider,
@@ -82,13 +124,7 @@ impl Engine {
         let core = self.core();
         let catalog = &core.catalog;
         catalog.entry(provider)?;
-        let own = {
-            let mut all = core.checks.one_at_a_time.lock();
-            Arc::clone(all.entry(provider.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))))
-        };
-        let closed = |_| OpError::ShuttingDown;
-        let _own = own.acquire().await.map_err(closed)?;
-        let _place = core.checks.places.acquire().await.map_err(closed)?;
+        let _turn = core.checks.turn(provider, &check).await?;
         let folder = tempfile::Builder::new().prefix("signalbox-check-").tempdir();
         let folder = folder.map_err(|error| OpError::Agent {
             reason: "agent_failed",
@@ -226,5 +262,38 @@ impl<'a> Answerable<'a> {
 impl Drop for Answerable<'_> {
     fn drop(&mut self) {
         self.checks.logins.lock().remove(self.provider);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn logins_take_no_places_of_checks_and_nobody_waits_long() {
+        let checks = Checks { wait: Duration::from_millis(20), ..Checks::default() };
+        let login = Check::Login("browser".to_owned());
+        let named = |n: usize| Provider::new(&format!("agent-{n}"));
+        let mut logins = Vec::new();
+        for n in 0..LOGINS {
+            logins.push(checks.turn(&named(n), &login).await.unwrap());
+        }
+        // Neither a second login of one nor a ninth, but each can be checked.
+        for n in [0, LOGINS] {
+            assert_eq!(checks.turn(&named(n), &login).await.err(), Some(OpError::Overloaded));
+        }
+        let mut held = Vec::new();
+        for n in 0..AT_A_TIME {
+            held.push(checks.turn(&named(n), &Check::Session).await.unwrap());
+        }
+        for n in [0, AT_A_TIME] {
+            let declined = checks.turn(&named(n), &Check::Introduction).await;
+            assert_eq!(declined.err(), Some(OpError::Overloaded));
+        }
+        // Whoever is through makes room, and whoever gave up holds nothing.
+        held.clear();
+        logins.pop();
+        assert!(checks.turn(&named(AT_A_TIME), &Check::Introduction).await.is_ok());
+        assert!(checks.turn(&named(LOGINS), &login).await.is_ok());
     }
 }
