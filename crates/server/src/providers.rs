@@ -1,6 +1,7 @@
 //! From the configuration to the providers of a server, the built-in one among them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use signalbox_engine::{
     Catalog, ForAll, McpEntry, McpReach, ProviderEntry, base_environment, offered_variables,
@@ -62,11 +63,22 @@ pub fn catalog(
     Ok(catalog.with(ForAll {
         log_traffic,
         // Also when nothing is logged now: what was logged goes with its thread.
-        traffic_logs: Some(home.agent_logs()?),
+        traffic_logs: Some(traffic_logs(home)),
         downloads: config.agents.downloads,
         pass_env: config.agents.pass_env.clone(),
         mcp_servers: config.mcp_servers.iter().filter_map(mcp_entry).collect(),
     }))
+}
+
+/// The folder of traffic logs. One that cannot be used keeps nothing from working: each thread that is to be logged
+/// there is told.
+fn traffic_logs(home: &Home) -> PathBuf {
+    home.agent_logs().unwrap_or_else(|error| {
+        let path = home.folder().join("logs/agents");
+        let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        tracing::warn!(path = %path.display(), why, "what passes between the server and agents cannot be logged");
+        path
+    })
 }
 
 /// What does not fit together in a configuration, for people; everything at once.
@@ -300,6 +312,17 @@ mod tests {
         assert!(file.ends_with(format!("logs/agents/{session}.jsonl")), "{}", file.display());
         let one = "[providers.grok]\nlog_traffic = true\n";
         assert_eq!((logs(one, "codex"), logs(one, "grok").is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_folder_of_logs_that_cannot_be_used_keeps_no_server_from_starting() {
+        let (home, _, _folder) = configured("");
+        std::fs::create_dir_all(home.folder().join("logs")).unwrap();
+        std::fs::write(home.folder().join("logs/agents"), "a file").unwrap();
+        let config = Config::parse("agents.log_traffic = true", "config.toml").unwrap();
+        let catalog = catalog(&home, &config, vec!["rehearsal".to_owned()], BTreeMap::new()).unwrap();
+        let session = signalbox_facts::SessionId::generate();
+        assert!(catalog.traffic_log(&Provider::new("codex"), session).is_some());
     }
 
     #[test]

@@ -115,6 +115,9 @@ pub(crate) async fn run(
     let (reason, exit, stray_lines) = (failure.reason.as_str(), &failure.exit_status, talk.stray_lines());
     tracing::debug!(provider = %spec.provider, reason, ?exit, stray_lines, "agent ended");
     if let Some(traffic) = &mut traffic {
+        if let Some(message) = traffic.failed() {
+            talk.warn("traffic_log_failed", message);
+        }
         traffic.ended(reason, exit.clone());
     }
     requests.close();
@@ -310,6 +313,9 @@ impl Driver {
                         traffic.heard(line);
                     }
                     talk.line(line, now);
+                }
+                if let Some(message) = self.traffic.as_mut().and_then(Traffic::failed) {
+                    talk.warn("traffic_log_failed", message);
                 }
                 self.lines.give_back();
                 self.share.count(self.lines.capacity());

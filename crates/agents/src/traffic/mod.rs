@@ -9,8 +9,8 @@ mod masks;
 mod writer;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -57,6 +57,9 @@ enum Entry {
 pub(crate) struct Traffic {
     entries: mpsc::Sender<Entry>,
     dropped: Arc<AtomicU64>,
+    /// Why nothing is written any more, and whether that was asked for.
+    failure: Arc<OnceLock<String>>,
+    failure_told: bool,
     begun: Instant,
     sent: Pieces,
     stderr: Pieces,
@@ -74,14 +77,30 @@ impl Traffic {
         let (entries, waiting) = mpsc::channel(ENTRIES);
         let dropped = Arc::<AtomicU64>::default();
         let writer = Writer::new(file, FILE_BYTES, masks, Arc::clone(&dropped));
-        tracker.spawn_blocking(move || writer.run(waiting));
+        let failure = Arc::<OnceLock<String>>::default();
+        let why = Arc::clone(&failure);
+        tracker.spawn_blocking(move || {
+            if let Err(message) = writer.run(waiting) {
+                // There is one writer.
+                let _ = why.set(message);
+            }
+        });
         Some(Self {
             entries,
             dropped,
+            failure,
+            failure_told: false,
             begun: Instant::now(),
             sent: Pieces::default(),
             stderr: Pieces::default(),
         })
+    }
+
+    /// Why the log cannot be written, once.
+    pub(crate) fn failed(&mut self) -> Option<String> {
+        let why = self.failure.get().filter(|_| !self.failure_told)?.clone();
+        self.failure_told = true;
+        Some(why)
     }
 
     pub(crate) fn started(&self, spec: &LaunchSpec, pid: Option<u32>) {

@@ -27,12 +27,13 @@ impl Writer {
         Self { path, max_bytes, masks, dropped }
     }
 
-    /// Writes what comes until nobody can send any more.
-    pub(super) fn run(&self, entries: mpsc::Receiver<Entry>) {
-        if let Err(error) = self.write_all(entries) {
+    /// Writes what comes until nobody can send any more. The error says for people why that did not work.
+    pub(super) fn run(&self, entries: mpsc::Receiver<Entry>) -> Result<(), String> {
+        self.write_all(entries).map_err(|error| {
             let path = self.path.display();
             tracing::warn!(%error, %path, "an agent's traffic is no longer logged");
-        }
+            format!("what passes between the server and the agent is not logged: {path}: {error}")
+        })
     }
 
     fn write_all(&self, mut entries: mpsc::Receiver<Entry>) -> io::Result<()> {
@@ -131,7 +132,7 @@ mod tests {
             sender.try_send(Entry::Line(Voice::Agent, Duration::from_millis(n), text.into_bytes())).unwrap();
         }
         drop(sender);
-        writer.run(waiting);
+        writer.run(waiting).unwrap();
         let (new, old) = (fs::read_to_string(&path).unwrap(), path.with_extension("1.jsonl"));
         let old = fs::read_to_string(old).unwrap();
         assert!(new.len() <= 2_000 && old.len() <= 2_000);
@@ -148,7 +149,7 @@ mod tests {
         let (sender, waiting) = mpsc::channel(1);
         sender.try_send(Entry::Line(Voice::Agent, Duration::ZERO, b"no json".to_vec())).unwrap();
         drop(sender);
-        writer.run(waiting);
+        writer.run(waiting).unwrap();
         let text = fs::read_to_string(folder.path().join("other.jsonl")).unwrap();
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(

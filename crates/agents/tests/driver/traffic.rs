@@ -65,3 +65,27 @@ async fn noise_and_the_end_of_a_dying_agent_are_logged_too() {
     assert_eq!(stderr["text"], "fake: no configuration found");
     assert_eq!(lines.last().unwrap()["exitStatus"], "exit status: 3");
 }
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_is_told_and_the_agent_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let no_folder = folder.path().join("agents");
+    std::fs::write(&no_folder, "").unwrap();
+    let wanted = OpenSession { traffic_log: Some(no_folder.join("thread.jsonl")), ..open() };
+    let mut rig = Rig::with(spec("turn"), wanted, limits());
+    let mut told = Vec::new();
+    rig.agent().prompt(prompt("hello")).unwrap();
+    while let Some(event) = rig.next().await {
+        match event {
+            AgentEvent::Warning { reason, message } => told.push((reason, message)),
+            AgentEvent::PromptEnded(result) => {
+                assert!(result.is_ok(), "{result:?}");
+                rig.agent().stop();
+            }
+            _ => {}
+        }
+    }
+    let [(reason, message)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(*reason, "traffic_log_failed");
+    assert!(message.contains("thread.jsonl: Not a directory"), "{message}");
+}

@@ -69,6 +69,8 @@ pub(crate) struct Actor {
     pub(super) deleting: Option<Reply>,
     /// The session's rows are gone; so is the actor, soon.
     pub(super) deleted: bool,
+    /// Its people know that the traffic of its agents cannot be logged.
+    pub(super) log_failure_told: bool,
     subscribers: Vec<mpsc::Sender<Delivery>>,
 }
 
@@ -186,6 +188,7 @@ impl Actor {
             restarts: Restarts::default(),
             deleting: None,
             deleted: false,
+            log_failure_told: false,
             subscribers: vec![subscriber],
         }
     }

@@ -82,7 +82,10 @@ impl Actor {
                 });
                 self.signal(SignalBody::Stalled { since_ms });
             }
+            // Each agent of the session has the same log.
+            AgentEvent::Warning { reason: "traffic_log_failed", .. } if self.log_failure_told => {}
             AgentEvent::Warning { reason, message } => {
+                self.log_failure_told |= reason == "traffic_log_failed";
                 let request_id = self.opening_request();
                 self.warn(reason, message, request_id);
             }
