@@ -491,6 +491,8 @@ impl Tool {
             }
             call.raw_input = Some(bounded(raw_input));
         }
+        // Text that was shown may go on as output; what is left of the content may be nothing.
+        let moved = patch.output.is_some() && self.shown && !is_command(call);
         if let Some(output) = patch.output {
             pieces.extend(match output {
                 OutputPatch::Append(text) => self.output.append(&text),
@@ -498,7 +500,7 @@ impl Tool {
             });
         }
         if let Some(parts) = patch.content {
-            self.take_parts(parts, cwd);
+            self.take_parts(parts, cwd, moved);
         }
         self.take_status(patch.status, patch.cancelled);
         self.take_result(patch.raw_output);
@@ -561,7 +563,7 @@ impl Tool {
         }
     }
 
-    fn take_parts(&mut self, parts: Vec<ToolPart>, cwd: &Path) {
+    fn take_parts(&mut self, parts: Vec<ToolPart>, cwd: &Path, moved: bool) {
         let delete = self.call.kind.as_deref() == Some("delete");
         let mut diffs: Vec<FileDiff> = Vec::new();
         let mut content = Vec::new();
@@ -590,7 +592,7 @@ impl Tool {
             }
             self.call.diffs = Some(diffs);
         }
-        if !content.is_empty() {
+        if !content.is_empty() || moved {
             self.shown = true;
             self.call.content = Some(content);
         }

@@ -160,6 +160,40 @@ fn output_told_again_shows_only_what_is_new_and_text_beside_it_is_none() {
 }
 
 #[test]
+fn text_of_a_call_that_comes_in_chunks_is_stored_once_and_cut_with_a_mark() {
+    let read = |status| ToolPatch { kind: Some("read".into()), status: Some(status), ..patch("t") };
+    let mut story = Story::new();
+    story.tool(ToolPatch {
+        content: Some(vec![ToolPart::Content(Content::Text("first".into()))]),
+        ..read(ToolStatus::InProgress)
+    });
+    // What was content goes on as output.
+    story.tool(ToolPatch { content: Some(Vec::new()), ..output("t", "first\n") });
+    for n in 0..2_000 {
+        story.tool(output("t", &format!("{n:04}{}\n", "x".repeat(1_019))));
+    }
+    story.tool(read(ToolStatus::Completed));
+    let (mut shown, mut content, mut facts, mut bytes) = (String::new(), None, 0, 0);
+    for committed in story.batch.seal().1 {
+        let Committed::Fact(fact) = committed else { continue };
+        facts += 1;
+        match &fact.body {
+            FactBody::ToolOutput(output) => {
+                assert!(!output.replace);
+                bytes += output.text.len();
+                shown.push_str(&output.text);
+            }
+            FactBody::ToolCall(call) => content = call.content.clone().or(content),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(content, Some(Vec::new()));
+    assert!(facts < 1_100 && bytes < (1 << 20) + (65 << 10), "{facts} facts of {bytes} bytes");
+    assert!(shown.starts_with("first\n0000xxx"));
+    assert!(shown.contains("bytes of output left out …]\n") && shown.ends_with("x\n"));
+}
+
+#[test]
 fn status_does_not_go_back_and_repetitions_are_no_facts() {
     let mut story = Story::new();
     story.tool(command("t", ToolStatus::InProgress)).tool(command("t", ToolStatus::Pending));

@@ -131,7 +131,7 @@ impl Conversation {
 
     /// The prompt is over: the agent has come to rest, for this reason.
     fn prompt_rests(&mut self, idle: Object) {
-        for patch in self.v2.terminals.unshown() {
+        for patch in self.v2.untold() {
             self.emit(AgentEvent::Update(Update::Tool(Box::new(patch))), 1024);
         }
         if let Some(failure) = self.killed.clone() {

@@ -1,6 +1,7 @@
 //! `session/update` of version 2: whole messages, terminals of the agent's own and states, onto the one internal model.
 //! What looks the same as in version 1 is decoded there.
 
+mod contents;
 mod messages;
 mod permission;
 mod terminals;
@@ -15,16 +16,10 @@ use super::update::update as same_as_before;
 use super::{Decoded, ToolContext, ToolMemory, tool_patch};
 use crate::update::{Content, OutputPatch, TextChunk, ToolPart, ToolPatch, Update};
 
+use contents::Contents;
 pub(crate) use messages::{Kind, Messages};
 pub(crate) use permission::permission;
 pub(crate) use terminals::Terminals;
-
-/// Content remembered of all calls together, so that chunks can be added to it.
-const CONTENT_BYTES: usize = 1 << 20;
-/// Calls whose content is remembered.
-const MAX_CALLS: usize = 256;
-/// Pieces of content of one call.
-const MAX_PARTS: usize = 1000;
 
 /// What the agent says about its foreground work.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,7 +35,7 @@ pub(crate) enum State {
 pub(crate) struct Memory {
     pub(crate) messages: Messages,
     pub(crate) terminals: Terminals,
-    contents: Vec<(String, Vec<ToolPart>)>,
+    contents: Contents,
 }
 
 /// Decodes one update; `bytes` is the length of its line. One update may be several things.
@@ -151,10 +146,11 @@ impl Memory {
             tools.streams(id);
         }
         let mut patch = tool_patch(call, context, tools)?;
-        if let Some(parts) = patch.content.clone() {
+        if let Some(parts) = patch.content.take() {
             self.shows(&parts, &mut patch);
-            self.remember(&patch.id, parts);
+            patch.content = Some(parts);
         }
+        self.contents.whole(&mut patch);
         Some(patch)
     }
 
@@ -173,22 +169,17 @@ impl Memory {
             let output = Some(OutputPatch::Append(text.clone()));
             return Some(ToolPatch { id, output, ..ToolPatch::default() });
         }
-        let mut parts = self.forget(&id);
-        for part in more {
-            let full = parts.len() >= MAX_PARTS;
-            match (parts.last_mut(), part) {
-                (Some(ToolPart::Content(Content::Text(last))), ToolPart::Content(Content::Text(text))) => {
-                    last.push_str(&text)
-                }
-                (_, part) if !full => parts.push(part),
-                _ => tracing::debug!(call = %id, "a call shows more pieces than are kept"),
-            }
-        }
         let mut patch = ToolPatch { id, ..ToolPatch::default() };
-        self.shows(&parts, &mut patch);
-        self.remember(&patch.id, parts.clone());
-        patch.content = Some(parts);
-        Some(patch)
+        self.shows(&more, &mut patch);
+        self.contents.more(&mut patch, more);
+        (patch != ToolPatch { id: patch.id.clone(), ..ToolPatch::default() }).then_some(patch)
+    }
+
+    /// What is not told yet of terminals and of calls. To be asked when the agent has said all it has to say of a turn.
+    pub(crate) fn untold(&mut self) -> Vec<ToolPatch> {
+        let mut patches = self.terminals.unshown();
+        patches.extend(self.contents.held());
+        patches
     }
 
     /// The call shows these pieces; what is known of terminals among them goes into its patch.
@@ -199,37 +190,6 @@ impl Memory {
             }
         }
     }
-
-    fn forget(&mut self, id: &str) -> Vec<ToolPart> {
-        let known = self.contents.iter().position(|(known, _)| known == id);
-        known.map(|at| self.contents.remove(at).1).unwrap_or_default()
-    }
-
-    /// Keeps a call's content, the latest ones first to stay.
-    fn remember(&mut self, id: &str, parts: Vec<ToolPart>) {
-        self.forget(id);
-        self.contents.push((id.to_owned(), parts));
-        let mut bytes: usize = self.contents.iter().map(|(_, parts)| weight(parts)).sum();
-        while self.contents.len() > MAX_CALLS || bytes > CONTENT_BYTES {
-            bytes -= weight(&self.contents.remove(0).1);
-        }
-    }
-}
-
-fn weight(parts: &[ToolPart]) -> usize {
-    let one = |part: &ToolPart| match part {
-        ToolPart::Content(Content::Text(text)) => text.len(),
-        ToolPart::Content(Content::Image { data, .. } | Content::Audio { data, .. }) => data.len(),
-        ToolPart::Content(Content::Resource { text, blob, .. }) => {
-            text.as_ref().or(blob.as_ref()).map_or(0, String::len)
-        }
-        ToolPart::Diff { old_text, new_text, .. } => {
-            old_text.as_ref().map_or(0, String::len) + new_text.len()
-        }
-        ToolPart::Patch(diff) => diff.unified.len(),
-        _ => 0,
-    };
-    parts.iter().map(|part| one(part) + 64).sum()
 }
 
 fn chunk(kind: Kind, chunk: TextChunk) -> Decoded {

@@ -168,14 +168,19 @@ fn a_call_is_added_to_piece_by_piece() {
     session.tool(json!({"sessionUpdate":"tool_call_update","toolCallId":"c","kind":"read","content":[{"type":"content","content":text("a")}]}));
     let more = |content: Value| json!({"sessionUpdate":"tool_call_content_chunk","toolCallId":"c","content":content});
     let patch = session.tool(more(json!({"type":"content","content":text("b")})));
-    assert_eq!(patch.content, Some(vec![ToolPart::Content(Content::Text("ab".into()))]));
+    // Text goes on as output, and what was there of it becomes that.
+    assert_eq!((patch.content, patch.output), (Some(Vec::new()), Some(OutputPatch::Append("ab".into()))));
     let change = json!({"type":"diff","changes":[{"operation":"delete","path":"/w/x"}]});
     let patch = session.tool(more(change));
     let parts = patch.content.unwrap();
-    let [_, ToolPart::Patch(diff)] = &parts[..] else { panic!("{parts:?}") };
+    let [ToolPart::Patch(diff)] = &parts[..] else { panic!("{parts:?}") };
     assert_eq!((diff.path.as_path(), &diff.kind), (Path::new("/w/x"), &FileChangeKind::Delete));
     // A new list is a new beginning.
-    session.tool(json!({"sessionUpdate":"tool_call_update","toolCallId":"c","content":null}));
+    let cleared = session.tool(json!({"sessionUpdate":"tool_call_update","toolCallId":"c","content":null}));
+    assert_eq!(
+        (cleared.content, cleared.output),
+        (Some(Vec::new()), Some(OutputPatch::Replace(String::new())))
+    );
     let patch = session.tool(more(json!({"type":"_hologram","x":1})));
     assert!(matches!(patch.content.as_deref(), Some([ToolPart::Unknown(_)])));
 
@@ -185,6 +190,75 @@ fn a_call_is_added_to_piece_by_piece() {
     );
     let patch = session.tool(more(json!({"type":"content","content":text("out")})));
     assert_eq!((patch.output, patch.content), (Some(OutputPatch::Append("out".into())), None));
+}
+
+fn more(call: &str, content: Value) -> Value {
+    json!({"sessionUpdate":"tool_call_content_chunk","toolCallId":call,"content":content})
+}
+
+#[test]
+fn each_chunk_of_text_is_told_once_however_many_there_are() {
+    let mut session = Session::default();
+    session.tool(json!({"sessionUpdate":"tool_call_update","toolCallId":"c","kind":"read"}));
+    for n in 0..8_000 {
+        let text = text(&format!("{n} and twenty bytes\n"));
+        let patch = session.tool(more("c", json!({"type":"content","content":text.clone()})));
+        assert!(patch.only_appends());
+        assert_eq!(patch.output, Some(OutputPatch::Append(text["text"].as_str().unwrap().to_owned())));
+    }
+    // The whole list at the end takes the place of it all, and is no second copy.
+    let all = json!([{"type":"content","content":text("all of it")}]);
+    let end = session.tool(json!({"sessionUpdate":"tool_call_update","toolCallId":"c","content":all}));
+    assert_eq!((end.content, end.output), (Some(Vec::new()), Some(OutputPatch::Replace("all of it".into()))));
+}
+
+#[test]
+fn many_pieces_are_not_told_again_with_each_and_too_many_are_marked() {
+    let mut session = Session::default();
+    let data = "x".repeat(1_000);
+    let picture = json!({"type":"content","content":{"type":"image","mimeType":"image/png","data":data}});
+    let (mut told, mut latest, mut marks) = (0, 0, 0);
+    for _ in 0..2_000 {
+        for update in session.hears(more("c", picture.clone())) {
+            let Update::Tool(patch) = update else { panic!("{update:?}") };
+            if let Some(parts) = patch.content {
+                assert!(parts.len() > latest, "what was shown stays");
+                (told, latest) = (told + parts.len(), parts.len());
+            }
+            if let Some(OutputPatch::Append(text)) = patch.output {
+                assert_eq!(text, contents::LEFT_OUT);
+                marks += 1;
+            }
+        }
+    }
+    let rest = session.memory.untold();
+    latest = rest.first().and_then(|patch| patch.content.as_ref()).map_or(latest, Vec::len);
+    assert!((900..=1_000).contains(&latest) && told < 8 * latest, "{told} for {latest}");
+    assert_eq!(marks, 1);
+    assert!(session.memory.untold().is_empty());
+}
+
+#[test]
+fn pieces_of_a_call_that_is_forgotten_are_marked_and_replace_nothing() {
+    let mut session = Session::default();
+    let picture = json!({"type":"content","content":{"type":"image","mimeType":"image/png","data":"x"}});
+    session.tool(more("first", picture.clone()));
+    for n in 0..300 {
+        session.tool(more(&format!("other {n}"), json!({"type":"content","content":text("words")})));
+    }
+    let patch = session.tool(more("first", picture.clone()));
+    assert_eq!((patch.content, patch.output), (None, Some(OutputPatch::Append(contents::LEFT_OUT.into()))));
+    assert!(session.hears(more("first", picture)).is_empty());
+    // So are those of one whose pieces had to go, because others hold too many.
+    let mut session = Session::default();
+    let large = json!({"type":"content","content":{"type":"image","mimeType":"image/png","data":"x".repeat(900 << 10)}});
+    for n in 0..6 {
+        assert!(session.tool(more(&format!("call {n}"), large.clone())).content.is_some());
+    }
+    let patch = session.tool(more("call 0", large));
+    assert_eq!((patch.content, patch.output), (None, Some(OutputPatch::Append(contents::LEFT_OUT.into()))));
+    let words = session.tool(more("call 1", json!({"type":"content","content":text("words")})));
+    assert_eq!((words.content, words.output), (None, Some(OutputPatch::Append("words".into()))));
 }
 
 #[test]
