@@ -126,7 +126,7 @@ async fn next<T>(
 /// the agent goes on. Other events are left alone.
 pub fn dismiss_request(agent: &Agent, event: &AgentEvent) {
     let (AgentEvent::Permission { key, .. } | AgentEvent::Elicitation { key, .. }) = event else { return };
-    if let Err(error) = agent.dismiss(key.clone()) {
+    if let Err(error) = agent.dismiss(*key) {
         tracing::debug!(%error, "a question of an agent that ends is not answered");
     }
 }

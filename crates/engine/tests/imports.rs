@@ -14,11 +14,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use signalbox_engine::{Accepted, AgentSessionQuery, AgentSessions, OpError, Origin};
+use signalbox_engine::{Accepted, AgentSessionQuery, AgentSessions, OpError, Origin, ProviderEntry};
 use signalbox_facts::{ActivityState, Provider, SessionId, TitleOrigin};
 use signalbox_protocol::ops::{self, Import, Op};
 use signalbox_store::{FailPoint, SessionQuery, TurnQuery};
-use stage::{Stage, story};
+use stage::{Setup, Stage, story};
 
 async fn listed(stage: &Stage, provider: &str, cwd: Option<&Path>) -> Result<AgentSessions, OpError> {
     let query =
@@ -202,6 +202,29 @@ async fn a_list_that_repeats_itself_has_an_end() {
     assert_eq!((ids, found.next), (vec!["s2", "same", "s3", "s4"], None));
     let unknown = imported(&stage, wish("repeats", "nowhere")).await.unwrap_err();
     assert_eq!(unknown.reason(), "agent_session_not_found");
+}
+
+/// An agent that tells a session only when it has had answers to a question and to a request for permission.
+const ASKS: &str = r#"read line
+echo '{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}'
+read line
+echo '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"form","sessionId":"old","message":"Which?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}}}}}'
+read line
+echo '{"jsonrpc":"2.0","id":"p","method":"session/request_permission","params":{"sessionId":"old","toolCall":{"toolCallId":"t","kind":"execute","title":"ls"},"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"}]}}'
+read line
+case "$line" in *cancelled*) echo '{"id":2,"result":{}}' ;; esac
+while read line; do :; done"#;
+
+#[tokio::test]
+async fn an_agent_that_asks_while_its_session_is_adopted_is_not_kept_waiting() {
+    let command = ["sh", "-c", ASKS].map(str::to_owned).into();
+    let agents = vec![ProviderEntry::custom("asks", "Asks", command)];
+    let folder = tempfile::tempdir().unwrap();
+    let stage = Stage::set_up(folder, Setup { agents, ..Setup::default() }).await;
+    let wish = Import { cwd: Some("/".to_owned()), ..wish("asks", "old") };
+    let adopted = tokio::time::timeout(Duration::from_secs(60), imported(&stage, wish)).await;
+    let session = adopted.expect("the agent waits for an answer").unwrap();
+    assert!(told(&stage, session).await.contains("history_unavailable"));
 }
 
 #[tokio::test]
