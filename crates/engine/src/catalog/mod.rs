@@ -6,6 +6,7 @@ mod mcp;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -239,7 +240,8 @@ impl Catalog {
             for name in [format!("{session}.jsonl"), format!("{session}.1.jsonl")] {
                 let file = folder.join(name);
                 match std::fs::remove_file(&file) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    // Without a folder there are no files.
+                    Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                         tracing::warn!(%session, file = %file.display(), %error, "a traffic log of a deleted session stays");
                         return Err(OpError::TrafficLogKept { file, why: error.to_string() });
                     }
