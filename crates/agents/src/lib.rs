@@ -12,6 +12,7 @@ pub mod guard;
 mod handle;
 mod listed;
 mod login;
+mod masks;
 pub mod presets;
 mod probe;
 mod process;

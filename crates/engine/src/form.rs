@@ -16,6 +16,21 @@ pub(crate) fn missing<'a>(form: &'a Form, content: &BTreeMap<String, Value>) -> 
     form.fields.iter().find(|field| field.required && !content.contains_key(&field.key))
 }
 
+/// Why an answer is none to this form: it has values, and for none of the form's fields.
+#[must_use]
+pub(crate) fn none_known(form: &Form, content: &Map<String, Value>) -> Option<String> {
+    const SHOWN: usize = 16;
+    if content.is_empty()
+        || form.fields.is_empty()
+        || form.fields.iter().any(|field| content.contains_key(&field.key))
+    {
+        return None;
+    }
+    let fields: Vec<_> = form.fields.iter().take(SHOWN).map(|field| format!("{:?}", field.key)).collect();
+    let more = if form.fields.len() > SHOWN { ", and others" } else { "" };
+    Some(format!("it has no value for any field of the form: {}{more}", fields.join(", ")))
+}
+
 /// Drops unknown keys, values of the wrong type and choices that were not offered.
 #[must_use]
 pub(crate) fn sanitize(form: &Form, mut content: Map<String, Value>) -> BTreeMap<String, Value> {
@@ -208,5 +223,17 @@ mod tests {
         for (format, text) in bad {
             assert!(unlike(format, text).is_some(), "{format} {text}");
         }
+    }
+    #[test]
+    fn values_for_no_field_of_the_form_are_no_answer() {
+        let text = FormField { key: "name".into(), kind: FieldKind::Text, ..FormField::default() };
+        let form = Form { fields: vec![text], ..Form::default() };
+        let content = |value: Value| value.as_object().cloned().unwrap();
+        let message = none_known(&form, &content(json!({"nmae": "x"}))).unwrap();
+        assert!(message.contains("\"name\""), "{message}");
+        for given in [json!({}), json!({"name": ""}), json!({"name": "x", "more": 1})] {
+            assert_eq!(none_known(&form, &content(given)), None);
+        }
+        assert_eq!(none_known(&Form::default(), &content(json!({"a": 1}))), None);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use signalbox_facts::{OptionKind, PermissionOption};
 
-use super::fields::{Object, into_object, take_filled, take_list, take_object, take_text};
+use super::fields::{Object, into_object, take_filled, take_id, take_list, take_name, take_object};
 
 /// Choices of a permission request.
 const MAX_OPTIONS: usize = 64;
@@ -17,9 +17,9 @@ pub(crate) fn permission_options(list: Vec<Value>) -> Vec<PermissionOption> {
 
 fn permission_option(value: Value) -> Option<PermissionOption> {
     let mut object = into_object(value).ok()?;
-    let id = take_filled(&mut object, "optionId").or_else(|| take_filled(&mut object, "id"))?;
-    let label = take_filled(&mut object, "name").unwrap_or_else(|| id.clone());
-    let kind = match take_text(&mut object, "kind").unwrap_or_default() {
+    let id = take_id(&mut object, "optionId").or_else(|| take_id(&mut object, "id"))?;
+    let label = take_name(&mut object, "name").unwrap_or_else(|| id.clone());
+    let kind = match take_name(&mut object, "kind").unwrap_or_default() {
         kind if kind == "allow_once" => OptionKind::AllowOnce,
         kind if kind == "allow_always" => OptionKind::AllowAlways,
         kind if kind == "reject_once" => OptionKind::RejectOnce,
@@ -39,7 +39,7 @@ pub(crate) fn permission(params: &mut Object) -> (Object, Vec<PermissionOption>)
     let mut call = take_object(params, "toolCall").unwrap_or_default();
     // Newer agents give the request a title of its own.
     if !call.contains_key("title")
-        && let Some(title) = take_filled(params, "title")
+        && let Some(title) = take_name(params, "title")
     {
         call.insert("title".to_owned(), Value::String(title));
     }

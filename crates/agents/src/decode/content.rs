@@ -6,7 +6,10 @@ use serde_json::Value;
 use signalbox_facts::Location;
 
 use super::diff;
-use super::fields::{Object, count, into_object, take_filled, take_object, take_text};
+use super::fields::{
+    ID_BYTES, MESSAGE_BYTES, Object, count, cut, into_object, take_filled, take_id, take_message, take_name,
+    take_object, take_text,
+};
 use crate::update::{Content, ToolPart};
 
 /// A content block of any kind.
@@ -20,24 +23,24 @@ pub(crate) fn content(value: Value) -> Content {
     match kind(&object) {
         "text" => Content::Text(take_text(&mut object, "text").unwrap_or_default()),
         "image" => Content::Image {
-            mime: take_filled(&mut object, "mimeType").unwrap_or_else(|| "image/png".to_owned()),
+            mime: take_name(&mut object, "mimeType").unwrap_or_else(|| "image/png".to_owned()),
             data: take_text(&mut object, "data").unwrap_or_default(),
-            uri: take_filled(&mut object, "uri"),
+            uri: take_filled(&mut object, "uri").filter(|uri| uri.len() <= MESSAGE_BYTES),
         },
         "audio" => Content::Audio {
-            mime: take_filled(&mut object, "mimeType").unwrap_or_else(|| "audio/wav".to_owned()),
+            mime: take_name(&mut object, "mimeType").unwrap_or_else(|| "audio/wav".to_owned()),
             data: take_text(&mut object, "data").unwrap_or_default(),
         },
         "resource_link" => {
-            let uri = take_text(&mut object, "uri").unwrap_or_default();
-            let name = take_filled(&mut object, "title").or_else(|| take_filled(&mut object, "name"));
+            let uri = take_message(&mut object, "uri").unwrap_or_default();
+            let name = take_name(&mut object, "title").or_else(|| take_name(&mut object, "name"));
             Content::Link { name: name.unwrap_or_else(|| uri.clone()), uri }
         }
         "resource" => {
             let mut resource = take_object(&mut object, "resource").unwrap_or_default();
             Content::Resource {
-                uri: take_text(&mut resource, "uri").unwrap_or_default(),
-                mime: take_filled(&mut resource, "mimeType"),
+                uri: take_message(&mut resource, "uri").unwrap_or_default(),
+                mime: take_name(&mut resource, "mimeType"),
                 text: take_text(&mut resource, "text"),
                 blob: take_filled(&mut resource, "blob"),
             }
@@ -72,8 +75,8 @@ fn tool_part(value: Value, cwd: &Path) -> ToolPart {
             old_text: take_text(&mut object, "oldText"),
             new_text: take_text(&mut object, "newText").unwrap_or_default(),
         },
-        "session" => ToolPart::Session { id: take_text(&mut object, "sessionId").unwrap_or_default() },
-        "terminal" => ToolPart::Terminal { id: take_text(&mut object, "terminalId").unwrap_or_default() },
+        "session" => ToolPart::Session { id: take_id(&mut object, "sessionId").unwrap_or_default() },
+        "terminal" => ToolPart::Terminal { id: take_id(&mut object, "terminalId").unwrap_or_default() },
         // A block without its wrapper.
         "text" | "image" | "audio" | "resource" | "resource_link" => {
             ToolPart::Content(content(Value::Object(object)))
@@ -96,6 +99,10 @@ pub(crate) fn location(value: Value, cwd: &Path) -> Option<Location> {
 /// An absolute path: agents should send those, and some send `file:` URIs or paths relative to the session.
 pub(crate) fn path(text: &str, cwd: &Path) -> PathBuf {
     let text = text.strip_prefix("file://").unwrap_or(text);
+    if text.len() > ID_BYTES {
+        // No system has files of such names: it is only shown.
+        return cwd.join(cut(text[..text.floor_char_boundary(ID_BYTES + 4)].to_owned(), ID_BYTES));
+    }
     cwd.join(text)
 }
 

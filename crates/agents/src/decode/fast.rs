@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use memchr::memmem;
 use serde::Deserialize;
 
+use super::fields::ID_BYTES;
+
 /// Which stream a chunk of text belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stream {
@@ -84,7 +86,12 @@ pub(crate) fn chunk(line: &[u8]) -> Option<Chunk<'_>> {
     Some(Chunk {
         session: line.params.session.0,
         stream,
-        message_id: line.params.update.message_id.map(|id| id.0).filter(|id| !id.is_empty()),
+        message_id: line
+            .params
+            .update
+            .message_id
+            .map(|id| id.0)
+            .filter(|id| !id.is_empty() && id.len() <= ID_BYTES),
         text,
     })
 }

@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::fields::{Object, has, into_object, object, take_filled, take_list, take_object, text};
+use super::fields::{
+    MESSAGE_BYTES, Object, has, into_object, object, take_about, take_id, take_list, take_name, take_object,
+    text,
+};
 use crate::event::AuthMethod;
+
+/// Ways to log in that are kept.
+const MAX_METHODS: usize = 32;
 
 /// What an agent says about itself, defaults where it says nothing.
 #[derive(Debug, Default, Clone)]
@@ -47,8 +53,8 @@ pub(crate) fn hello(result: Value, line: &[String]) -> Hello {
     let mcp = object(agent, "mcpCapabilities").unwrap_or(&empty);
     Hello {
         protocol,
-        name: take_filled(&mut info, "title").or_else(|| take_filled(&mut info, "name")),
-        version: take_filled(&mut info, "version"),
+        name: take_name(&mut info, "title").or_else(|| take_name(&mut info, "name")),
+        version: take_name(&mut info, "version"),
         load: has(agent, "loadSession"),
         resume: has(session, "resume"),
         fork: has(session, "fork"),
@@ -62,7 +68,7 @@ pub(crate) fn hello(result: Value, line: &[String]) -> Hello {
         resources: has(prompt, "embeddedContext"),
         mcp_http: has(mcp, "http"),
         mcp_sse: has(mcp, "sse"),
-        auth_methods: methods.into_iter().filter_map(|method| auth_method(method, line)).collect(),
+        auth_methods: auth_methods(methods, line),
     }
 }
 
@@ -77,8 +83,8 @@ fn hello_v2(protocol: Option<u64>, mut result: Object, line: &[String]) -> Hello
     let mcp = object(session, "mcp").unwrap_or(&empty);
     Hello {
         protocol,
-        name: take_filled(&mut info, "title").or_else(|| take_filled(&mut info, "name")),
-        version: take_filled(&mut info, "version"),
+        name: take_name(&mut info, "title").or_else(|| take_name(&mut info, "name")),
+        version: take_name(&mut info, "version"),
         load: true,
         resume: true,
         fork: has(session, "fork"),
@@ -92,14 +98,18 @@ fn hello_v2(protocol: Option<u64>, mut result: Object, line: &[String]) -> Hello
         resources: has(prompt, "embeddedContext"),
         mcp_http: has(mcp, "http"),
         mcp_sse: false,
-        auth_methods: methods.into_iter().filter_map(|method| auth_method(method, line)).collect(),
+        auth_methods: auth_methods(methods, line),
     }
+}
+
+fn auth_methods(list: Vec<Value>, line: &[String]) -> Vec<AuthMethod> {
+    list.into_iter().filter_map(|method| auth_method(method, line)).take(MAX_METHODS).collect()
 }
 
 fn auth_method(value: Value, line: &[String]) -> Option<AuthMethod> {
     let mut object = into_object(value).ok()?;
-    let id = take_filled(&mut object, "id").or_else(|| take_filled(&mut object, "methodId"))?;
-    let kind = take_filled(&mut object, "type").unwrap_or_else(|| "agent".to_owned());
+    let id = take_id(&mut object, "id").or_else(|| take_id(&mut object, "methodId"))?;
+    let kind = take_name(&mut object, "type").unwrap_or_else(|| "agent".to_owned());
     // An older hint for a login in a terminal has the whole command line; the newer form appends to the agent's own.
     let hint = object.get("_meta").and_then(|meta| meta.get("terminal-auth")?.as_object());
     let command = match hint.and_then(|hint| Some((text(hint, "command")?, hint))) {
@@ -111,12 +121,18 @@ fn auth_method(value: Value, line: &[String]) -> Option<AuthMethod> {
         Some(hint) => env(hint),
         None => env(&object),
     };
+    // A part of a command is another command.
+    let words = command.iter().flatten().map(String::len);
+    let pairs = variables.iter().map(|(name, value)| name.len() + value.len());
+    if words.chain(pairs).sum::<usize>() > MESSAGE_BYTES {
+        return None;
+    }
     Some(AuthMethod {
         env: if command.is_some() { variables } else { BTreeMap::new() },
         kind: if command.is_some() { "terminal".to_owned() } else { kind },
         command,
-        name: take_filled(&mut object, "name").unwrap_or_else(|| id.clone()),
-        description: take_filled(&mut object, "description"),
+        name: take_name(&mut object, "name").unwrap_or_else(|| id.clone()),
+        description: take_about(&mut object, "description"),
         id,
     })
 }

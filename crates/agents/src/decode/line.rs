@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::fields::{Object, into_object, take_text};
+use super::fields::{MESSAGE_BYTES, Object, cut, into_object, take_text};
 
 /// A line from an agent.
 #[derive(Debug)]
@@ -101,6 +101,7 @@ pub(crate) fn rpc_error(error: Value) -> RpcError {
     };
     let code = error.get("code").and_then(Value::as_i64).unwrap_or(-32603);
     let mut message = take_text(&mut error, "message").unwrap_or_else(|| format!("error {code}"));
+    message = cut(message, MESSAGE_BYTES);
     let data = match error.get("data") {
         Some(Value::String(text)) => Some(text.as_str()),
         Some(Value::Object(data)) => {
@@ -110,7 +111,8 @@ pub(crate) fn rpc_error(error: Value) -> RpcError {
     };
     if let Some(data) = data.filter(|data| !data.is_empty() && !message.contains(*data)) {
         message.push_str(": ");
-        message.push_str(clip(data, DATA_BYTES));
+        // One byte more shows that there is more.
+        message.push_str(&cut(clip(data, DATA_BYTES + 4).to_owned(), DATA_BYTES));
     }
     RpcError { code, message }
 }

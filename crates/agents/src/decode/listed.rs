@@ -4,11 +4,13 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::fields::{into_object, take_filled, take_list};
+use super::fields::{ID_BYTES, into_object, take_filled, take_id, take_list, within};
 use crate::listed::{ListedSession, SessionPage};
 
 /// Sessions of one page; an agent that tells of more at once has the rest left out.
 const MAX_SESSIONS: usize = 10_000;
+/// Of one page; the rest of a longer one is left out too.
+const MAX_BYTES: usize = 8 << 20;
 /// Scalars of a title; some agents give the whole first prompt.
 const MAX_TITLE: usize = 200;
 
@@ -20,15 +22,18 @@ pub(crate) fn session_page(result: Value) -> SessionPage {
         let mut session = into_object(value).ok()?;
         let title = take_filled(&mut session, "title");
         Some(ListedSession {
-            id: take_filled(&mut session, "sessionId")?,
-            cwd: take_filled(&mut session, "cwd").map(Into::into),
+            id: take_id(&mut session, "sessionId")?,
+            cwd: take_filled(&mut session, "cwd").filter(|cwd| cwd.len() <= ID_BYTES).map(Into::into),
             title: title.map(|title| title.trim().chars().take(MAX_TITLE).collect::<String>()),
             updated_at_ms: session.get("updatedAt").and_then(moment),
         })
     });
     SessionPage {
-        sessions: sessions.take(MAX_SESSIONS).collect(),
-        next: take_filled(&mut result, "nextCursor"),
+        sessions: within(sessions.take(MAX_SESSIONS).collect(), MAX_BYTES, |one: &ListedSession| {
+            let cwd = one.cwd.as_ref().map_or(0, |cwd| cwd.as_os_str().len());
+            one.id.len() + cwd + one.title.as_ref().map_or(0, String::len)
+        }),
+        next: take_id(&mut result, "nextCursor"),
     }
 }
 

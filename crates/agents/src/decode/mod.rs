@@ -1,6 +1,8 @@
 //! Tolerant decoding of what agents send: every field by itself, from JSON values, never an error for a whole message.
 
 pub(crate) mod asked;
+#[cfg(test)]
+mod bounds_tests;
 mod child;
 mod content;
 mod diff;
@@ -20,7 +22,7 @@ mod usage;
 pub(crate) mod v2;
 
 pub(crate) use child::{ChildState, child_state, texts_of};
-pub(crate) use fields::{Object, take_text};
+pub(crate) use fields::{ELLIPSIS, ID_BYTES, NAME_BYTES, Object, cut, take_id, take_name};
 pub(crate) use hello::{Hello, hello};
 pub(crate) use line::{Line, MAX_VALUES, RpcError, has_too_many_values, line, rpc_error};
 pub(crate) use listed::session_page;

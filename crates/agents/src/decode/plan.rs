@@ -3,11 +3,16 @@
 use serde_json::Value;
 use signalbox_facts::{PlanEntry, PlanStatus, ToolStatus};
 
-use super::fields::{Object, into_object, take_filled, take_list, take_object, take_text, text};
+use super::fields::{
+    ABOUT_BYTES, Object, cut, into_object, take_id, take_list, take_name, take_object, take_text, text,
+    within,
+};
 use crate::update::{PlanPatch, ToolPatch};
 
 /// Entries of one plan; more are cut.
 const MAX_ENTRIES: usize = 500;
+/// Of one plan.
+const MAX_BYTES: usize = 256 << 10;
 
 /// `plan`: the whole list.
 pub(crate) fn plan(update: &mut Object) -> PlanPatch {
@@ -17,11 +22,15 @@ pub(crate) fn plan(update: &mut Object) -> PlanPatch {
 /// `plan_update`: a list or Markdown, with an id.
 pub(crate) fn plan_update(update: &mut Object) -> PlanPatch {
     let mut plan = take_object(update, "plan").unwrap_or_default();
-    let id = take_filled(&mut plan, "planId").or_else(|| take_filled(&mut plan, "id"));
+    let id = take_id(&mut plan, "planId").or_else(|| take_id(&mut plan, "id"));
     match text(&plan, "type") {
         Some("markdown") => {
             let markdown = take_text(&mut plan, "content").or_else(|| take_text(&mut plan, "markdown"));
-            PlanPatch { id, entries: Vec::new(), markdown: Some(markdown.unwrap_or_default()) }
+            PlanPatch {
+                id,
+                entries: Vec::new(),
+                markdown: Some(cut(markdown.unwrap_or_default(), MAX_BYTES)),
+            }
         }
         _ => PlanPatch { id, entries: entries(&mut plan), markdown: None },
     }
@@ -34,21 +43,27 @@ pub(crate) fn plan_in_arguments(call: &ToolPatch, name: &str) -> Option<PlanPatc
     }
     let list = call.raw_input.as_ref()?.get(name)?.as_array()?;
     let entries = list.iter().take(MAX_ENTRIES).cloned().filter_map(entry).collect();
-    Some(PlanPatch { id: None, entries, markdown: None })
+    Some(PlanPatch { id: None, entries: short(entries), markdown: None })
 }
 
 /// `plan_removed`: an empty plan.
 pub(crate) fn plan_removed(update: &mut Object) -> PlanPatch {
-    PlanPatch { id: take_filled(update, "planId"), ..PlanPatch::default() }
+    PlanPatch { id: take_id(update, "planId"), ..PlanPatch::default() }
+}
+
+fn short(entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
+    within(entries, MAX_BYTES, |entry| entry.content.len() + entry.priority.as_ref().map_or(0, String::len))
 }
 
 fn entries(object: &mut Object) -> Vec<PlanEntry> {
-    take_list(object, "entries").unwrap_or_default().into_iter().take(MAX_ENTRIES).filter_map(entry).collect()
+    let list = take_list(object, "entries").unwrap_or_default();
+    short(list.into_iter().take(MAX_ENTRIES).filter_map(entry).collect())
 }
 
 fn entry(value: Value) -> Option<PlanEntry> {
     let mut object = match value {
         Value::String(content) => {
+            let content = cut(content, ABOUT_BYTES);
             return Some(PlanEntry { content, priority: None, status: PlanStatus::Pending });
         }
         other => into_object(other).ok()?,
@@ -59,8 +74,8 @@ fn entry(value: Value) -> Option<PlanEntry> {
         _ => PlanStatus::Pending,
     };
     Some(PlanEntry {
-        content: take_text(&mut object, "content")?,
-        priority: take_filled(&mut object, "priority"),
+        content: cut(take_text(&mut object, "content")?, ABOUT_BYTES),
+        priority: take_name(&mut object, "priority"),
         status,
     })
 }

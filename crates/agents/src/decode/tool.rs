@@ -7,7 +7,10 @@ use serde_json::Value;
 use signalbox_facts::{McpTool, ToolStatus};
 
 use super::content::{location, path, tool_parts};
-use super::fields::{Object, object, take_filled, take_list, take_text, take_value, text};
+use super::fields::{
+    MESSAGE_BYTES, NAME_BYTES, Object, cut, object, take_id, take_list, take_message, take_name, take_text,
+    take_value, text,
+};
 use crate::update::{Content, OutputPatch, ToolPart, ToolPatch};
 use crate::vendors::Quirks;
 
@@ -17,6 +20,9 @@ const MAX_CALLS: usize = 512;
 const OUTPUT_BYTES: usize = 1 << 20;
 /// Pieces of content, locations of one call.
 const MAX_PARTS: usize = 1000;
+
+/// A longer command line is cut; scripts may be long.
+const COMMAND_BYTES: usize = 4 * MESSAGE_BYTES;
 
 /// What decoding a call needs to know.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +77,7 @@ pub(crate) fn tool_patch(
     context: &ToolContext<'_>,
     memory: &mut ToolMemory,
 ) -> Option<ToolPatch> {
-    let id = take_filled(&mut call, "toolCallId").or_else(|| take_filled(&mut call, "id"))?;
+    let id = take_id(&mut call, "toolCallId").or_else(|| take_id(&mut call, "id"))?;
     let meta = match call.remove("_meta") {
         Some(Value::Object(meta)) => meta,
         _ => Object::new(),
@@ -79,14 +85,14 @@ pub(crate) fn tool_patch(
     let (status, cancelled) = status(take_text(&mut call, "status"));
     let raw_input = take_value(&mut call, "rawInput");
     let raw_output = take_value(&mut call, "rawOutput");
-    let name = take_filled(&mut call, "name").or_else(|| meta_name(&meta));
-    let kind = take_filled(&mut call, "kind").or_else(|| {
+    let name = take_name(&mut call, "name").or_else(|| meta_name(&meta));
+    let kind = take_name(&mut call, "kind").or_else(|| {
         let tool = object(&meta, context.quirks.kind_in_meta?)?;
         Some(acp_kind(text(tool, "kind")?).to_owned())
     });
     let mut patch = ToolPatch {
         announced: false,
-        title: take_filled(&mut call, "title"),
+        title: take_message(&mut call, "title"),
         status,
         cancelled,
         content: take_list(&mut call, "content").map(|list| {
@@ -95,7 +101,7 @@ pub(crate) fn tool_patch(
         locations: take_list(&mut call, "locations").map(|list| {
             list.into_iter().take(MAX_PARTS).filter_map(|value| location(value, context.cwd)).collect()
         }),
-        command: raw_input.as_ref().and_then(command),
+        command: raw_input.as_ref().and_then(command).map(|text| cut(text, COMMAND_BYTES)),
         cwd: working_directory(raw_input.as_ref(), &meta).map(|text| path(text, context.cwd)),
         exit_code: exit_code(&meta, raw_output.as_ref()),
         mcp: mcp(name.as_deref(), raw_input.as_ref()),
@@ -135,7 +141,7 @@ fn acp_kind(kind: &str) -> &str {
 fn meta_name(meta: &Object) -> Option<String> {
     let tools = meta.values().filter_map(Value::as_object);
     let mut names = tools.filter_map(|tool| text(tool, "toolName").or_else(|| text(tool, "name")));
-    names.find(|name| !name.is_empty()).map(str::to_owned)
+    names.find(|name| !name.is_empty() && name.len() <= NAME_BYTES).map(str::to_owned)
 }
 
 /// The command line in a call's arguments.
@@ -184,7 +190,9 @@ fn mcp(name: Option<&str>, input: Option<&Value>) -> Option<McpTool> {
     }
     let input = input?.as_object()?;
     let (server, tool) = (text(input, "server")?, text(input, "tool")?);
-    input.contains_key("arguments").then(|| McpTool { server: server.to_owned(), tool: tool.to_owned() })
+    let is_short = server.len().max(tool.len()) <= NAME_BYTES;
+    (is_short && input.contains_key("arguments"))
+        .then(|| McpTool { server: server.to_owned(), tool: tool.to_owned() })
 }
 
 /// Finds what a command wrote: chunks in `_meta`, the text content of a running command, or the result at the end.

@@ -4,13 +4,19 @@ use serde_json::{Value, json};
 use signalbox_facts::{Command, CompactionStatus, ConfigOption};
 
 use super::content::content;
-use super::fields::{Object, take_filled, take_list, take_object, take_text, text};
+use super::fields::{
+    Object, cut, take_filled, take_id, take_list, take_message, take_name, take_object, take_text, text,
+};
 use super::v2::State;
 use super::{ToolContext, ToolMemory, config_options, plan, tool_patch};
 use crate::update::{Content, NoticeSeverity, TextChunk, ToolPatch, Update};
 
 /// An unknown update longer than this is kept by its kind only.
 const UNKNOWN_BYTES: usize = 16 << 10;
+/// Scalars of a session's title.
+const MAX_TITLE_CHARS: usize = 500;
+/// A longer summary of a compaction is cut.
+const SUMMARY_BYTES: usize = 256 << 10;
 /// Stands for the id of a compaction that has none.
 const COMPACTION: &str = "compaction";
 /// Slash commands kept; some agents have hundreds.
@@ -44,7 +50,7 @@ pub(crate) fn update(
     context: &ToolContext<'_>,
     tools: &mut ToolMemory,
 ) -> Decoded {
-    let kind = take_text(&mut object, "sessionUpdate").unwrap_or_default();
+    let kind = take_name(&mut object, "sessionUpdate").unwrap_or_default();
     Decoded::Update(match kind.as_str() {
         "agent_message_chunk" => match chunk(&mut object) {
             Ok(chunk) if chunk.text.is_empty() => return Decoded::Nothing,
@@ -77,13 +83,12 @@ pub(crate) fn update(
             None => return Decoded::Nothing,
         },
         "current_mode_update" => {
-            let mode =
-                take_filled(&mut object, "currentModeId").or_else(|| take_filled(&mut object, "modeId"));
+            let mode = take_id(&mut object, "currentModeId").or_else(|| take_id(&mut object, "modeId"));
             return mode.map_or(Decoded::Nothing, Decoded::Mode);
         }
         "session_info_update" => match object.get("title") {
             Some(Value::String(title)) if !title.trim().is_empty() => {
-                Update::Title(Some(title.trim().to_owned()))
+                Update::Title(Some(title.trim().chars().take(MAX_TITLE_CHARS).collect()))
             }
             Some(Value::Null) => Update::Title(None),
             // Times and `_meta` alone are no new title.
@@ -96,22 +101,25 @@ pub(crate) fn update(
                 Some("error") => NoticeSeverity::Error,
                 _ => NoticeSeverity::Warning,
             },
-            title: take_text(&mut object, "title").unwrap_or_default(),
-            description: take_filled(&mut object, "description"),
+            title: take_name(&mut object, "title").unwrap_or_default(),
+            description: take_message(&mut object, "description"),
         },
         "compaction_update" => Update::Compaction {
-            id: take_filled(&mut object, "compactionId").unwrap_or_else(|| COMPACTION.to_owned()),
+            id: take_id(&mut object, "compactionId").unwrap_or_else(|| COMPACTION.to_owned()),
             status: match text(&object, "status") {
                 Some("completed") => CompactionStatus::Completed,
                 Some("failed" | "cancelled") => CompactionStatus::Failed,
                 _ => CompactionStatus::InProgress,
             },
-            summary: take_list(&mut object, "summary").map(texts).filter(|text| !text.is_empty()),
-            error: take_filled(&mut object, "error"),
+            summary: take_list(&mut object, "summary")
+                .map(texts)
+                .filter(|text| !text.is_empty())
+                .map(summary),
+            error: take_message(&mut object, "error"),
         },
         "compaction_summary_chunk" => Update::CompactionSummary {
-            id: take_filled(&mut object, "compactionId").unwrap_or_else(|| COMPACTION.to_owned()),
-            text: texts(vec![object.get_mut("content").map(Value::take).unwrap_or_default()]),
+            id: take_id(&mut object, "compactionId").unwrap_or_else(|| COMPACTION.to_owned()),
+            text: summary(texts(vec![object.get_mut("content").map(Value::take).unwrap_or_default()])),
         },
         _ if bytes > UNKNOWN_BYTES => Update::Unknown(json!({"sessionUpdate": kind, "omittedBytes": bytes})),
         _ => {
@@ -122,11 +130,15 @@ pub(crate) fn update(
 }
 
 fn chunk(object: &mut Object) -> Result<TextChunk, (Option<String>, Content)> {
-    let message_id = take_filled(object, "messageId");
+    let message_id = take_id(object, "messageId");
     match content(object.get_mut("content").map(Value::take).unwrap_or_default()) {
         Content::Text(text) => Ok(TextChunk { message_id, text }),
         other => Err((message_id, other)),
     }
+}
+
+fn summary(text: String) -> String {
+    cut(text, SUMMARY_BYTES)
 }
 
 /// The texts among some content blocks.

@@ -45,7 +45,7 @@ impl Conversation {
         if self.is_cancelling() || self.asked.len() >= MAX_OPEN {
             return self.answer_cancelled(&Asked { id, kind, link: None });
         }
-        let session = decode::take_text(&mut params, "sessionId").filter(|session| self.is_child(session));
+        let session = decode::take_id(&mut params, "sessionId").filter(|session| self.is_child(session));
         let mut link = None;
         self.next_key += 1;
         let key = RequestKey(self.next_key);
@@ -74,7 +74,7 @@ impl Conversation {
                 AgentEvent::Permission { key, tool: Box::new(tool), description, options }
             }
             Kind::Elicitation => {
-                let tool_call = decode::take_text(&mut params, "toolCallId").map(|id| match &session {
+                let tool_call = decode::take_id(&mut params, "toolCallId").map(|id| match &session {
                     Some(session) => format!("{session}/{id}"),
                     None => id,
                 });
@@ -100,7 +100,8 @@ impl Conversation {
     fn decline_unaskable(&mut self, id: &Value, unaskable: form::Unaskable) {
         let what = match unaskable {
             form::Unaskable::Mode => "in a form that signalbox does not know",
-            form::Unaskable::Address => "to open something that is no web address",
+            form::Unaskable::Address => "to open something that is no plain web address",
+            form::Unaskable::Size => "in a form that is too large to be shown",
         };
         self.wire.elicitation(id, ElicitationAnswer::Decline);
         let message = format!("{} asked {what}; that was declined", self.info.name);

@@ -20,8 +20,9 @@ use super::subagents::Children;
 use crate::decode::{self, Hello, Line, RpcError, ToolContext, ToolMemory, v2};
 use crate::event::{AgentEvent, AgentFailure, AgentInfo, FailureReason, RefusedSetting, RequestKey};
 use crate::handle::{Request, Stage, Token};
+use crate::masks::Masks;
 use crate::process::Tail;
-use crate::queue::Weighed;
+use crate::queue::{Sink, Weighed};
 use crate::spec::{LaunchSpec, Limits, OpenSession};
 use crate::vendors::Quirks;
 use crate::wire_out::{Outbox, Unwritable, Version};
@@ -139,6 +140,8 @@ impl Call {
 #[derive(Debug)]
 pub(super) struct Conversation {
     pub(super) out: Vec<Weighed>,
+    /// What no failure and no warning may say.
+    pub(super) masks: Masks,
     pub(super) wire: Outbox,
     pub(super) end: Option<End>,
     /// Why the agent is being killed.
@@ -215,12 +218,13 @@ impl Conversation {
         prompting: Arc<AtomicBool>,
         now: Instant,
     ) -> Self {
-        let open = open.into();
+        let open: Option<OpenSession> = open.into();
         let told = open.as_ref().is_some_and(|open| open.authenticate.is_some());
         let beside = Beside::new(told);
         let patience = if spec.downloads { limits.download } else { limits.initialize };
         let mut talk = Self {
             visiting: open.is_none(),
+            masks: Masks::of(spec, open.as_ref()),
             out: Vec::new(),
             wire: Outbox::new(Version::up_to(spec.protocol)),
             end: None,
@@ -267,6 +271,14 @@ impl Conversation {
         };
         talk.call(Call::Initialize, |wire, id| wire.initialize(id));
         talk
+    }
+
+    /// Hands over what has happened, without secrets.
+    pub(super) fn hand_over(&mut self, sink: &Sink) {
+        for (event, _) in &mut self.out {
+            self.masks.event(event);
+        }
+        sink.push(&mut self.out);
     }
 
     /// How far the agent's start is.

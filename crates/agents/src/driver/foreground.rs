@@ -150,7 +150,7 @@ impl Conversation {
             Some(reason) => reason,
         };
         self.end_prompt(Ok(PromptOutcome {
-            stop_reason: reason.to_owned(),
+            stop_reason: decode::cut(reason.to_owned(), decode::NAME_BYTES),
             cancel_requested,
             usage: decode::prompt_usage(&idle).or(prompt.usage()),
             had_output: prompt.had_output,

@@ -4,6 +4,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::conversation::{Call, Conversation};
+use crate::decode;
 use crate::decode::RpcError;
 use crate::event::{AgentEvent, RefusedSetting};
 use crate::handle::{ForkRequest, Token};
@@ -26,7 +27,10 @@ impl Conversation {
 
     pub(super) fn fork_answered(&mut self, token: Token, until: Instant, result: Result<Value, RpcError>) {
         let copy = match result {
-            Ok(result) => result["sessionId"].as_str().filter(|id| !id.is_empty()).map(str::to_owned),
+            Ok(result) => result["sessionId"]
+                .as_str()
+                .filter(|id| !id.is_empty() && id.len() <= decode::ID_BYTES)
+                .map(str::to_owned),
             Err(error) => return self.forked(token, Err(RefusedSetting::Refused(error.message))),
         };
         match copy.filter(|copy| self.session.as_ref() != Some(copy)) {

@@ -125,7 +125,7 @@ pub(crate) async fn run(
         talk.request(request, Instant::now());
     }
     talk.finish(failure);
-    sink.push(&mut talk.out);
+    talk.hand_over(&sink);
 }
 
 struct Driver {
@@ -213,7 +213,7 @@ impl Driver {
                 talk.end.get_or_insert_with(End::unfinished);
             }
             self.stage.store(talk.stage() as u8, Ordering::Relaxed);
-            sink.push(&mut talk.out);
+            talk.hand_over(sink);
             if let Some(end) = talk.end.take() {
                 return end;
             }
@@ -433,7 +433,7 @@ impl Driver {
                 io = self.io(talk.wire.pending(), read) => self.handle(io, talk),
                 () = timer.as_mut() => return,
             }
-            sink.push(&mut talk.out);
+            talk.hand_over(sink);
         }
     }
 }

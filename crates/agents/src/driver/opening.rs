@@ -210,11 +210,14 @@ impl Conversation {
             Value::Object(result) => result,
             _ => serde_json::Map::new(),
         };
-        if let Some(id) = decode::take_text(&mut result, "sessionId").filter(|id| !id.is_empty()) {
+        if let Some(id) = decode::take_id(&mut result, "sessionId") {
             self.session = Some(id);
         }
         let Some(session) = self.session.clone() else {
-            let message = format!("{} opened a session without telling its id", self.info.name);
+            let message = format!(
+                "{} opened a session without telling its id, or one of a usual length",
+                self.info.name
+            );
             return self.fail(FailureReason::AgentFailed, message);
         };
         self.info.acp_session_id = session;

@@ -138,7 +138,10 @@ impl Conversation {
                 let result = result.as_object();
                 let stop_reason = result.and_then(|result| result.get("stopReason")?.as_str());
                 Ok(PromptOutcome {
-                    stop_reason: stop_reason.unwrap_or("end_turn").to_owned(),
+                    stop_reason: decode::cut(
+                        stop_reason.unwrap_or("end_turn").to_owned(),
+                        decode::NAME_BYTES,
+                    ),
                     cancel_requested,
                     usage: result.and_then(decode::prompt_usage).or(prompt.usage),
                     had_output: prompt.had_output,

@@ -29,6 +29,7 @@ impl Conversation {
     /// Opens a session for an agent that has none.
     pub(super) fn open_now(&mut self, open: OpenSession, now: Instant) {
         if matches!(self.phase, Phase::Met) {
+            self.masks.add_servers(&open);
             self.open = open;
             self.open_session(now);
         }

@@ -95,7 +95,7 @@ impl Conversation {
 
     /// `subagent_update`.
     pub(super) fn subagent(&mut self, mut update: Map<String, Value>, is_replay: bool) {
-        let Some(session) = decode::take_text(&mut update, "sessionId").filter(|id| !id.is_empty()) else {
+        let Some(session) = decode::take_id(&mut update, "sessionId") else {
             return;
         };
         let ended = matches!(
@@ -113,7 +113,7 @@ impl Conversation {
         let child = self.children.known.entry(session.clone()).or_default();
         for (key, field) in [("title", &mut child.title), ("description", &mut child.description)] {
             if update.contains_key(key) {
-                *field = decode::take_text(&mut update, key).filter(|text| !text.trim().is_empty());
+                *field = decode::take_name(&mut update, key).filter(|text| !text.trim().is_empty());
             }
         }
         if is_replay {
@@ -172,7 +172,7 @@ impl Conversation {
 
     /// `session_message`: a task for a child, or its report, as seen in the transcript of `session`.
     pub(super) fn session_message(&mut self, session: &str, mut update: Map<String, Value>) {
-        let mut take = |key: &str| decode::take_text(&mut update, key).unwrap_or_default();
+        let mut take = |key: &str| decode::take_id(&mut update, key).unwrap_or_default();
         let (id, from, to) = (take("messageId"), take("senderSessionId"), take("recipientSessionId"));
         let (direction, child) = if self.is_child(&to) {
             (Direction::Task, to)
@@ -190,7 +190,7 @@ impl Conversation {
 
     /// `session_message_chunk`: more of a message that was told of.
     pub(super) fn session_message_chunk(&mut self, mut update: Map<String, Value>) {
-        let id = decode::take_text(&mut update, "messageId").unwrap_or_default();
+        let id = decode::take_id(&mut update, "messageId").unwrap_or_default();
         let Some((direction, child)) = self.children.messages.get(&id).cloned() else { return };
         let text = decode::texts_of(&mut update, "content");
         match direction {

@@ -5,7 +5,6 @@
 //! `{"dir":"a2c","msg":{…},"t":12}`: the direction (client to agent or agent to client), the message, milliseconds since the
 //! agent's start. Notes have `note` instead of `dir`.
 
-mod masks;
 mod writer;
 
 use std::path::PathBuf;
@@ -16,8 +15,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
+use crate::masks::Masks;
 use crate::spec::{LaunchSpec, OpenSession};
-use masks::Masks;
 use writer::Writer;
 
 /// Entries that may wait to be written.
@@ -73,7 +72,7 @@ impl Traffic {
         tracker: &TaskTracker,
     ) -> Option<Self> {
         let file: PathBuf = open?.traffic_log.clone()?;
-        let masks = Masks::of(spec, open?);
+        let masks = Masks::of(spec, open);
         let (entries, waiting) = mpsc::channel(ENTRIES);
         let dropped = Arc::<AtomicU64>::default();
         let writer = Writer::new(file, FILE_BYTES, masks, Arc::clone(&dropped));

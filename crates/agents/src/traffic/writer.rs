@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::masks::Masks;
 use super::{Entry, Voice};
+use crate::masks::Masks;
 
 #[derive(Debug)]
 pub(super) struct Writer {

@@ -212,6 +212,18 @@ fn play(part: &str, fake: &mut Fake) {
             eprintln!("fake: out of luck");
             exit(7)
         }
+        "tells-its-secrets" => {
+            let key = std::env::var("API_KEY").unwrap_or_default();
+            let prompt = fake.prompt();
+            write(&format!("banner: {key}\n"));
+            eprintln!("fake: the environment is {}", json!({ "API_KEY": key }));
+            refuse(&prompt, -32603, &format!("cannot log in with {key}"));
+            exit(9)
+        }
+        "refuses-at-length" => {
+            refuse(&fake.prompt(), -32603, &"E".repeat(18_000_000));
+            idle()
+        }
         "silent" => idle(),
         "silent-in-prompt" => {
             let prompt = fake.prompt();

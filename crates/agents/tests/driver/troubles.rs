@@ -53,6 +53,32 @@ async fn a_death_in_the_turn_comes_after_the_last_text_and_ends_the_prompt() {
 }
 
 #[tokio::test]
+async fn no_failure_names_what_the_agent_was_given() {
+    let secret = "line-one-of\nthe \"key\" of it";
+    let mut launch = spec("tells-its-secrets");
+    launch.env.0.insert("API_KEY".to_owned(), secret.to_owned());
+    let mut rig = Rig::with(launch, open(), limits());
+    rig.agent().prompt(prompt("go")).unwrap();
+    let refused = rig.prompt_ended().await.unwrap_err();
+    assert!(refused.message.ends_with("cannot log in with [masked]"), "{refused}");
+    let died = rig.exit().await;
+    assert!(died.stderr_tail.contains(r#"{"API_KEY":"[masked]"}"#), "{}", died.stderr_tail);
+    assert!(died.stdout_tail.contains("banner: [masked]"), "{}", died.stdout_tail);
+    let all = format!("{refused:?}{died:?}{:?}", died.to_failure());
+    assert!(!all.contains("line-one-of") && !all.contains("key\\\" of"), "{all}");
+}
+
+#[tokio::test]
+async fn an_immense_error_is_cut() {
+    let mut rig = Rig::new("refuses-at-length");
+    rig.agent().prompt(prompt("go")).unwrap();
+    let failure = rig.prompt_ended().await.unwrap_err();
+    assert!(failure.message.contains("EEE") && failure.message.ends_with('\u{2026}'));
+    let bytes = serde_json::to_vec(&failure.to_failure().data).unwrap().len() + failure.message.len();
+    assert!(bytes < 32 << 10, "{bytes}");
+}
+
+#[tokio::test]
 async fn an_agent_that_never_answers_initialize_times_out() {
     let limits = Limits { initialize: Duration::from_millis(50), ..limits() };
     let failure = Rig::with(spec("silent"), open(), limits).start_failure().await;

@@ -286,6 +286,9 @@ impl Actor {
         };
         let answer = match answer {
             ops::ElicitationAnswer::Accept { content } => {
+                if let Some(message) = crate::form::none_known(form, &content) {
+                    return Err(OpError::InvalidParams { path: "content", message });
+                }
                 let content = crate::form::sanitize(form, content);
                 if let Some(field) = crate::form::missing(form, &content) {
                     let message = unusable(field);

@@ -11,7 +11,7 @@ mod tests;
 use serde_json::Value;
 
 use super::content::{content, tool_parts};
-use super::fields::{Object, take_filled, take_list, take_value, text};
+use super::fields::{Object, take_id, take_list, take_value, text};
 use super::update::update as same_as_before;
 use super::{Decoded, ToolContext, ToolMemory, tool_patch};
 use crate::update::{Content, OutputPatch, TextChunk, ToolPart, ToolPatch, Update};
@@ -88,7 +88,7 @@ impl Memory {
     /// A message with all its content: omitted is unchanged, null and an empty list clear it.
     fn whole_message(&mut self, kind: Kind, object: &mut Object) -> Vec<Decoded> {
         let Some(blocks) = take_list(object, "content") else { return Vec::new() };
-        let Some(id) = take_filled(object, "messageId") else { return Vec::new() };
+        let Some(id) = take_id(object, "messageId") else { return Vec::new() };
         let (mut all, mut others) = (String::new(), Vec::new());
         for block in blocks {
             match content(block) {
@@ -108,7 +108,7 @@ impl Memory {
     }
 
     fn message_chunk(&mut self, kind: Kind, object: &mut Object) -> Vec<Decoded> {
-        let id = take_filled(object, "messageId");
+        let id = take_id(object, "messageId");
         let shown = |messages: &mut Messages, text: &str, others| match &id {
             Some(id) => messages.append(kind, id, text, others).unwrap_or_else(|| id.clone()),
             None => String::new(),
@@ -161,7 +161,7 @@ impl Memory {
         context: &ToolContext<'_>,
         tools: &mut ToolMemory,
     ) -> Option<ToolPatch> {
-        let id = take_filled(&mut object, "toolCallId")?;
+        let id = take_id(&mut object, "toolCallId")?;
         let more = tool_parts(take_value(&mut object, "content")?, context.cwd);
         if let [ToolPart::Content(Content::Text(text))] = more.as_slice()
             && tools.takes_output(&id)

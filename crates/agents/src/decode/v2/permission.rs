@@ -5,7 +5,7 @@ use signalbox_facts::PermissionOption;
 use super::Memory;
 use crate::decode::asked::permission_options;
 use crate::decode::content::path;
-use crate::decode::fields::{Object, take_filled, take_list, take_object, text};
+use crate::decode::fields::{Object, take_filled, take_id, take_list, take_message, take_object, text};
 use crate::decode::{ToolContext, ToolMemory};
 use crate::update::ToolPatch;
 
@@ -19,7 +19,7 @@ pub(crate) fn permission(
     memory: &mut Memory,
 ) -> (ToolPatch, Vec<PermissionOption>) {
     let options = permission_options(take_list(params, "options").unwrap_or_default());
-    let title = take_filled(params, "title");
+    let title = take_message(params, "title");
     let mut subject = take_object(params, "subject").unwrap_or_default();
     let mut patch = match text(&subject, "type") {
         Some("command") => command(&mut subject, own_id, context, memory),
@@ -42,10 +42,10 @@ pub(crate) fn permission(
 }
 
 fn command(subject: &mut Object, own_id: String, context: &ToolContext<'_>, memory: &Memory) -> ToolPatch {
-    let command = take_filled(subject, "command");
-    let terminal = take_filled(subject, "terminalId");
-    let call = take_filled(subject, "toolCallId")
-        .or_else(|| memory.terminals.call_of(&terminal?).map(str::to_owned));
+    let command = take_message(subject, "command");
+    let terminal = take_id(subject, "terminalId");
+    let call =
+        take_id(subject, "toolCallId").or_else(|| memory.terminals.call_of(&terminal?).map(str::to_owned));
     ToolPatch {
         id: call.unwrap_or(own_id),
         kind: Some("execute".to_owned()),

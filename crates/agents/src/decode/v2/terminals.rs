@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::messages::Digest;
 use crate::decode::content::path;
-use crate::decode::fields::{Object, take_filled, take_object, take_text};
+use crate::decode::fields::{Object, take_filled, take_id, take_message, take_object, take_text};
 use crate::update::{OutputPatch, ToolPatch};
 
 /// Terminals remembered, the latest ones.
@@ -44,10 +44,10 @@ struct Terminal {
 impl Terminals {
     /// `terminal_update`. Gives what is new of the call that shows it.
     pub(crate) fn update(&mut self, object: &mut Object, cwd: &Path) -> Option<ToolPatch> {
-        let id = take_filled(object, "terminalId")?;
+        let id = take_id(object, "terminalId")?;
         let terminal = self.terminal(&id);
         let mut patch = ToolPatch {
-            command: take_filled(object, "command"),
+            command: take_message(object, "command"),
             cwd: take_filled(object, "cwd").map(|text| path(&text, cwd)),
             ..ToolPatch::default()
         };
@@ -78,7 +78,7 @@ impl Terminals {
 
     /// `terminal_output_chunk`.
     pub(crate) fn chunk(&mut self, object: &mut Object) -> Option<ToolPatch> {
-        let id = take_filled(object, "terminalId")?;
+        let id = take_id(object, "terminalId")?;
         let data = take_text(object, "data")?;
         let terminal = self.terminal(&id);
         let output = terminal.append(&decoded(&data)).map(OutputPatch::Append)?;
