@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_folder_of_logs_that_cannot_be_used_keeps_no_server_from_starting() {
         let (home, _, _folder) = configured("");
-        std::fs::create_dir_all(home.folder().join("logs")).unwrap();
+        std::fs::remove_dir(home.folder().join("logs/agents")).unwrap();
         std::fs::write(home.folder().join("logs/agents"), "a file").unwrap();
         let config = Config::parse("agents.log_traffic = true", "config.toml").unwrap();
         let catalog = catalog(&home, &config, vec!["rehearsal".to_owned()], BTreeMap::new()).unwrap();
