@@ -128,10 +128,23 @@ fn a_stranger_sees_a_whole_turn() {
         .shows("│ +# Rehearsal note")
         .shows("✓ Propose a note")
         .shows("✓ completed in ")
+        .shows("Go on: signalbox run --thread ")
         .hides("The first commit")
         .hides("\u{1b}");
     assert_eq!(said.err, "");
     assert_eq!(place.file("REHEARSAL-NOTE.md"), None, "nothing was written without permission");
+}
+
+#[test]
+fn the_last_thread_of_the_directory_is_gone_on_with() {
+    let thread =
+        |said: &Said| said.out.split("--thread ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let place = Place::new();
+    place.says(&["run", "--last", "say None."]).exits(2).complains("there is no thread of ");
+    let first = place.says(&["run", "say One."]);
+    let second = place.says(&["run", "--last", "say Two."]);
+    second.exits(0).shows("Two.");
+    assert_eq!(thread(&first), thread(&second));
 }
 
 #[test]

@@ -89,6 +89,7 @@ pub(crate) enum Command {
     after_help = "Examples:\n  \
         signalbox run \"Look around\"\n  \
         signalbox run --provider claude_code --cwd ~/src/app \"Why does the build fail?\"\n  \
+        signalbox run --last \"And now the tests\"           goes on where the last turn of this directory ended\n  \
         git diff | signalbox run --policy accept_edits -    the prompt is read from stdin\n  \
         signalbox run --json \"run make\" | jq -r .method     every notification as one line of JSON\n\n\
         Exit codes:\n  \
@@ -109,6 +110,10 @@ pub(crate) struct RunArgs {
     /// Go on with a thread instead of starting one; the policy is that of this command from here on
     #[arg(long, value_name = "ID", conflicts_with_all = ["provider", "cwd", "standalone"])]
     pub(crate) thread: Option<String>,
+
+    /// Go on with the thread of this directory that was used last
+    #[arg(long, conflicts_with_all = ["provider", "thread", "standalone"])]
+    pub(crate) last: bool,
 
     /// The directory it works in [default: the current one]
     #[arg(short = 'C', long, value_name = "DIR")]
@@ -398,7 +403,8 @@ pub(crate) struct DoctorArgs {
 #[command(
     long_about = "Logs you in with an agent, by one of the ways that the agent offers: it runs the agent's own command in this \
                   terminal, or asks the agent to do it (which may open a browser) and waits. Afterwards the agent is \
-                  started once more and opens a session, to see that it works.",
+                  started once more and opens a session. Many agents do that without a login too and refuse only at a prompt: \
+                  the first turn shows whether the login holds.",
     after_help = "Examples:\n  \
         signalbox login claude_code\n  \
         signalbox login codex --method chat-gpt\n\n\

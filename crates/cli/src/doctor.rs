@@ -343,6 +343,8 @@ fn provider(
         last_failure: known.last_failure.map(|failure| failure.message),
         answered: matches!(probed, Some(Ok(_))),
     };
+    let has_logins = !agent.login_methods.is_empty()
+        || catalog.entry(&status.provider).is_ok_and(|entry| entry.login_hint.is_some());
     let mut hints = Vec::new();
     let mut state = if status.mediated { State::Good } else { State::Notable };
     let mut found = match &status.reason {
@@ -383,10 +385,17 @@ fn provider(
         state = if is_default { State::Broken } else { State::Notable };
         found.push_str("; wants a login");
         hints.push(format!("signalbox login {name}"));
-    } else if let (true, false, Some(failure)) = (status.available, agent.answered, &agent.last_failure)
-        && hints.is_empty()
-    {
-        hints.push(format!("it failed last: {failure}"));
+    } else if let (true, Some(failure)) = (status.available, &agent.last_failure) {
+        // That it introduces itself does not mean that its turns end well.
+        if hints.is_empty() {
+            hints.push(format!("it failed last: {failure}"));
+        }
+        if state == State::Good {
+            state = State::Notable;
+        }
+    } else if status.available && agent.login == LoginState::Unknown && has_logins {
+        found.push_str("; login not checked");
+        hints.push(format!("a first prompt shows whether it wants one; signalbox login {name}"));
     }
     let hint = (!hints.is_empty()).then(|| hints.join("; "));
     Finding { group: "providers", name, state, found, hint, agent: Some(agent) }
@@ -454,9 +463,11 @@ fn print(findings: &[Finding], broken: bool) -> io::Result<()> {
             writeln!(out, "    {:width$}  {DIM}{hint}{DIM:#}", "")?;
         }
     }
-    let verdict = match broken {
-        true => "Something is broken; see ✗ above.",
-        false => "All that is needed is there. Try: signalbox run \"Look around\"",
+    let notable = findings.iter().any(|finding| finding.state == State::Notable);
+    let verdict = match (broken, notable) {
+        (true, _) => "Something is broken; see ✗ above.",
+        (false, true) => "Nothing is broken, but see ! above. Try: signalbox run \"Look around\"",
+        (false, false) => "All that is needed is there. Try: signalbox run \"Look around\"",
     };
     writeln!(out, "\n{verdict}")
 }

@@ -14,6 +14,7 @@ use signalbox_protocol::app::{
 };
 
 use crate::args::{Global, ImportArgs};
+use crate::details::with_details;
 use crate::devices::span;
 use crate::setup::{self, Prepared, SetupError, complain, told};
 use crate::{EXIT_USAGE, connect, logs};
@@ -233,9 +234,7 @@ fn explained(error: &Trouble) -> String {
             false => text.push_str(&format!("\n  {}: {}", plain(&name), plain(&command.join(" ")))),
         }
     }
-    if let Some(hint) = failure.data.get("hint").and_then(Value::as_str) {
-        text.push_str(&format!("\n  {hint}"));
-    }
+    text = with_details(&text, &failure.data);
     match failure.reason.as_str() {
         "already_imported" => {
             if let Some(thread) = failure.data.get("threadId").and_then(Value::as_str) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use signalbox_client::{CallError, Client, Event, Events};
 use signalbox_home::Config;
@@ -14,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::args::{Global, LoginArgs};
+use crate::details::{detailed, with_details};
 use crate::setup::{self, Prepared, SetupError, complain, told};
 use crate::{EXIT_FORCED, EXIT_USAGE, connect, logs};
 
@@ -21,6 +23,9 @@ mod progress;
 
 /// What an agent says that may wait to be shown.
 const SAID: usize = 64;
+
+/// An agent that is done sooner has hardly asked its user anything.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Why there is no login.
 #[derive(Debug, thiserror::Error)]
@@ -103,33 +108,63 @@ async fn with(
         return Err(Trouble::Failed(with_hint(failure)));
     }
     let name = before.agent.as_ref().map_or(provider.as_str(), |agent| agent.name.as_str());
+    let may_want_one = before.login.required == LoginRequired::Unknown && !before.login.methods.is_empty();
     if before.ok && before.login.required != LoginRequired::Yes && args.method.is_none() {
-        say(&format!("{name} opens sessions: nothing is missing."))?;
-        if before.login.methods.is_empty() || !is_interactive() || !confirmed("Log in anew?").await? {
+        if may_want_one {
+            say(&format!(
+                "{name} opens sessions. Whether it is logged in shows at a prompt; --method ID logs in: {}",
+                ids(&before.login.methods)
+            ))?;
+        } else {
+            say(&format!("{name} opens sessions: nothing is missing."))?;
+        }
+        let question = if may_want_one { "Log in?" } else { "Log in anew?" };
+        if before.login.methods.is_empty() || !is_interactive() || !confirmed(question).await? {
             return Ok(());
         }
     }
-    let chosen =
-        choose(&before.login.methods, args.method.as_deref(), name, before.login.hint.as_deref()).await?;
+    let hint = before.login.hint.as_deref().and_then(|hint| others(hint, provider));
+    let chosen = choose(&before.login.methods, args.method.as_deref(), name, hint.as_deref()).await?;
+    if let Some(description) = chosen.description.as_deref().filter(|text| !text.trim().is_empty()) {
+        say(&format!("{}: {}", plain(&chosen.name), plain(description)))?;
+    }
+    let params = ProviderLoginParams { provider: provider.clone(), method_id: Some(chosen.id.clone()) };
+    let began = Instant::now();
     match chosen.command.as_deref() {
         Some([program, words @ ..]) => {
             // Where the agent keeps its login may depend on what is set for it.
             let mut env = config.providers.get(provider).map(|own| own.env.clone()).unwrap_or_default();
             env.extend(chosen.env.clone());
+            // So that the server knows that what the agent refused before may hold no more.
+            let _offered: signalbox_protocol::app::ProviderLoginResult =
+                client.call(method::PROVIDER_LOGIN, &params).await.map_err(refused)?;
             in_terminal(program, words, &env).await?;
         }
         _ => {
             say(&format!("{name} logs you in ({}); it may open a browser. Ctrl-C ends this.", chosen.name))?;
-            let params =
-                ProviderLoginParams { provider: provider.clone(), method_id: Some(chosen.id.clone()) };
             progress::log_in(client, &params, said).await?;
+            if began.elapsed() < AT_ONCE
+                && let Some(hint) = &hint
+            {
+                say(&format!("{name} was done at once, which may mean that it did nothing: then {hint}"))?;
+            }
         }
     }
     say(&format!("Opening a session with {name} to see that it works …"))?;
     let after = check(client, provider).await?;
     match after.failure {
-        None => say(&format!("{name} opens sessions. Try: signalbox run --provider {provider} \"Hello\"")),
-        Some(failure) => Err(Trouble::Failed(with_hint(&failure))),
+        None => {
+            let shows = match after.login.required {
+                LoginRequired::No => "",
+                LoginRequired::Yes | LoginRequired::Unknown => " A prompt shows whether the login holds.",
+            };
+            say(&format!("{name} opens sessions.{shows} Try: signalbox run --provider {provider} \"Hello\""))
+        }
+        // To log in here is what was just done.
+        Some(mut failure) => {
+            failure.hint = failure.hint.and_then(|hint| others(&hint, provider));
+            Err(Trouble::Failed(with_hint(&failure)))
+        }
     }
 }
 
@@ -141,10 +176,18 @@ async fn check(client: &Client, provider: &str) -> Result<ProviderCheckResult, T
 /// What the server declines, with what would help.
 fn refused(error: CallError) -> Trouble {
     let CallError::Refused(failure) = &error else { return error.into() };
-    let text = match failure.data.get("hint").and_then(|hint| hint.as_str()) {
-        Some(hint) => format!("{}\n  {hint}", failure.message),
-        None => failure.message.clone(),
-    };
+    let mut data = failure.data.clone();
+    // To log in here is what was just tried.
+    if let Some(hint) = data.get("hint").and_then(|hint| hint.as_str()).map(str::to_owned) {
+        data.remove("hint");
+        let ours = hint.split_once("run `signalbox login ").and_then(|(_, rest)| rest.split_once('`'));
+        let other = match ours {
+            Some((provider, _)) => others(&hint, provider),
+            None => Some(hint),
+        };
+        data.extend(other.map(|hint| ("hint".to_owned(), hint.into())));
+    }
+    let text = with_details(&failure.message, &data);
     match failure.reason.as_str() {
         "provider_not_found" | "provider_unavailable" | "invalid_params" => Trouble::Usage(text),
         _ => Trouble::Failed(text),
@@ -152,10 +195,24 @@ fn refused(error: CallError) -> Trouble {
 }
 
 fn with_hint(failure: &ProviderFailure) -> String {
-    match &failure.hint {
-        Some(hint) => format!("{}\n  {hint}", failure.message),
-        None => failure.message.clone(),
-    }
+    let (stderr, stdout) = (failure.stderr_tail.as_deref(), failure.stdout_tail.as_deref());
+    detailed(&failure.message, stderr, stdout, failure.hint.as_deref())
+}
+
+/// A hint without the advice to run this very command.
+fn others(hint: &str, provider: &str) -> Option<String> {
+    let rest = hint.strip_prefix(&format!("run `signalbox login {provider}`")).unwrap_or(hint);
+    let rest = rest.strip_prefix("; or ").unwrap_or(rest).trim();
+    (!rest.is_empty()).then(|| rest.to_owned())
+}
+
+fn ids(methods: &[AuthMethod]) -> String {
+    methods.iter().map(|method| method.id.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// What an agent says, without what steers a terminal.
+fn plain(text: &str) -> String {
+    crate::run::clean::clean(text).trim().to_owned()
 }
 
 /// The method that was named, the only one, or the one that is chosen in the terminal.
@@ -165,19 +222,18 @@ async fn choose<'a>(
     name: &str,
     hint: Option<&str>,
 ) -> Result<&'a AuthMethod, Trouble> {
-    let ids = || methods.iter().map(|method| method.id.as_str()).collect::<Vec<_>>().join(", ");
     match (named, methods) {
         (_, []) => {
             let hint = hint.unwrap_or("see its own documentation");
             Err(Trouble::Failed(format!("{name} offers no way to log in from here: {hint}")))
         }
         (Some(id), _) => methods.iter().find(|method| method.id == id).ok_or_else(|| {
-            Trouble::Usage(format!("{name} has no way to log in called {id:?}; it has {}", ids()))
+            Trouble::Usage(format!("{name} has no way to log in called {id:?}; it has {}", ids(methods)))
         }),
         (None, [only]) => Ok(only),
         (None, _) if !is_interactive() => Err(Trouble::Usage(format!(
             "{name} has several ways to log in: choose one with --method: {}",
-            ids()
+            ids(methods)
         ))),
         (None, _) => {
             say(&format!("{name} has several ways to log in:"))?;

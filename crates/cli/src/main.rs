@@ -5,6 +5,7 @@ mod args;
 mod bridge;
 mod config;
 mod connect;
+mod details;
 mod devices;
 mod doctor;
 mod import;

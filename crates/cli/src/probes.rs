@@ -9,6 +9,7 @@ use signalbox_home::Config;
 use signalbox_server::{Catalog, ProviderStatus};
 use tokio::task::JoinSet;
 
+use crate::details::last_lines;
 use crate::setup::{self, complain};
 
 /// How long all of them may take together.
@@ -60,7 +61,12 @@ pub(crate) fn all(
             let Ok((name, probed)) = done else { continue };
             let result = match (probed.info, probed.failure) {
                 (Some(info), _) => Ok(info),
-                (None, Some(failure)) => Err(failure.message.clone()),
+                (None, Some(failure)) => {
+                    let wrote = [&failure.stderr_tail, &failure.stdout_tail];
+                    let line = wrote.into_iter().find_map(|text| last_lines(text).pop());
+                    let line = line.map(|line| format!(" ({})", line.trim())).unwrap_or_default();
+                    Err(format!("{}{line}", failure.message))
+                }
                 (None, None) => Err("it said nothing".to_owned()),
             };
             probes.insert(name, result);

@@ -216,6 +216,8 @@ impl Engine {
                 return Err(invalid(format!("{provider} has several login methods, name one: {}", names())));
             }
         };
+        let core = self.core();
+        core.memory.login_begun(provider, (core.now_ms)(), &core.tracker);
         if chosen.command.is_some() {
             return Ok((chosen.clone(), Login::Terminal));
         }

@@ -16,7 +16,7 @@ pub(crate) const CODEX: Preset = Preset {
     yolo_modes: &["agent-full-access", "full-access"],
     env: &["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
     install_hint: "npm install -g @agentclientprotocol/codex-acp",
-    login_hint: Some("run `codex login`, or set CODEX_API_KEY"),
+    login_hint: Some("run `codex login`, or CODEX_API_KEY=… signalbox login codex --method api-key"),
     rules: &["AGENTS.md"],
     // Since 2.6; the older Rust adapter answers with 1.
     protocol: 2,

@@ -33,5 +33,6 @@ pub(crate) const OPENCODE2: Preset = Preset {
     commands: &[&["opencode2", "acp"]],
     download: Some(&["npx", "-y", "@opencode/cli", "acp"]),
     install_hint: "npm install -g @opencode/cli",
+    login_hint: Some("run `opencode2 auth login`"),
     ..OPENCODE
 };

@@ -179,6 +179,7 @@ fn login_out(engine: &Engine, provider: &Provider, known: &Known) -> LoginInfo {
         },
         methods: known.methods.iter().cloned().map(method_out).collect(),
         hint: match (ours, hint) {
+            _ if known.login == LoginState::Done => None,
             (Some(ours), Some(hint)) => Some(format!("{ours}; or {hint}")),
             (ours, hint) => ours.or(hint),
         },
@@ -192,7 +193,7 @@ fn method_out(method: LoginMethod) -> AuthMethod {
 
 fn last_failure_out(failure: LastFailure) -> ProviderFailure {
     let LastFailure { reason, message, hint, at_ms } = failure;
-    ProviderFailure { reason, message, hint, at: at_ms }
+    ProviderFailure { reason, message, hint, stderr_tail: None, stdout_tail: None, at: at_ms }
 }
 
 fn failure_out(failure: &AgentFailure, at: i64) -> ProviderFailure {
@@ -200,6 +201,8 @@ fn failure_out(failure: &AgentFailure, at: i64) -> ProviderFailure {
         reason: failure.reason.as_str().to_owned(),
         message: failure.message.clone(),
         hint: failure.hint.clone(),
+        stderr_tail: Some(failure.stderr_tail.clone()).filter(|text| !text.is_empty()),
+        stdout_tail: Some(failure.stdout_tail.clone()).filter(|text| !text.is_empty()),
         at,
     }
 }

@@ -51,10 +51,13 @@ async fn an_agent_logs_in_by_itself_or_a_command_is_given() {
     let refused = client.refusal("provider/login", json!({"provider": "gate", "methodId": "no"})).await;
     assert_eq!(refused["data"]["path"], "methodId");
 
+    let checked = client.ok("provider/check", json!({"provider": "gate", "session": true})).await;
+    assert_eq!(checked["login"]["required"], "yes");
     let done = client.ok("provider/login", json!({"provider": "gate", "methodId": "web"})).await;
     assert_eq!((&done["type"], &done["method"]["id"]), (&json!("done"), &json!("web")));
     let after = info(&mut client, "gate").await;
     assert_eq!((&after["login"]["required"], after.get("lastFailure")), (&json!("no"), None));
+    assert_eq!(after["login"].get("hint"), None, "who is logged in needs none");
     let checked = client.ok("provider/check", json!({"provider": "gate", "session": true})).await;
     assert_eq!(checked["ok"], true, "{checked}");
 }

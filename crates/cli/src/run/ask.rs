@@ -15,6 +15,8 @@ pub(super) struct Asking {
     pub(super) approval_id: String,
     /// The item it holds up.
     pub(super) item: Option<String>,
+    /// Why it is asked, where that is not what it is about.
+    reason: Option<String>,
     question: Question,
 }
 
@@ -86,13 +88,21 @@ impl Asking {
                 (approval.and_then(|approval| approval.item_id.clone()), question.skipped())
             }
         };
-        Self { approval_id: request.approval_id().to_owned(), item, question }
+        let (reason, title) = match request {
+            ServerRequest::CommandExecutionApproval(params) => {
+                (params.reason.as_ref(), params.command.as_ref())
+            }
+            ServerRequest::FileChangeApproval(params) => (params.reason.as_ref(), Some(&params.info.title)),
+            ServerRequest::ToolUserInput(_) | ServerRequest::Elicitation(_) => (None, None),
+        };
+        let reason = reason.filter(|reason| Some(*reason) != title && !reason.trim().is_empty()).cloned();
+        Self { approval_id: request.approval_id().to_owned(), item, reason, question }
     }
 
     /// The lines above the place where the answer is typed.
     pub(super) fn lines(&self) -> Vec<String> {
         match &self.question {
-            Question::Permission { .. } => Vec::new(),
+            Question::Permission { .. } => self.reason.as_deref().map(clean::line).into_iter().collect(),
             Question::Options { title, options } => {
                 let mut lines = vec![format!("? {}", clean::clean(title).trim())];
                 lines.extend(options.iter().enumerate().map(|(n, option)| {

@@ -86,7 +86,7 @@ fn reorders(letter: char) -> bool {
 }
 
 /// The clean form of a whole text.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     Cleaner::default().push(text)
 }
 

@@ -1,6 +1,7 @@
 //! Changes of files as coloured unified diffs.
 
 use std::io;
+use std::path::{Component, Path};
 
 use signalbox_protocol::app::{FileUpdateChange, PatchChangeKind};
 
@@ -43,6 +44,10 @@ fn heading(screen: &mut Screen, cwd: &str, change: &FileUpdateChange) -> io::Res
         PatchChangeKind::Update { move_path: Some(to) } => {
             format!("moved to {}, +{added} -{removed}", clean::line(within(cwd, to)))
         }
+        // A directory, or a change of which nothing is known.
+        PatchChangeKind::Update { move_path: None } if change.diff.trim().is_empty() => {
+            return screen.line(format_args!("{BOLD}± {path}{BOLD:#}"));
+        }
         PatchChangeKind::Update { move_path: None } => format!("+{added} -{removed}"),
     };
     screen.line(format_args!("{BOLD}± {path}{BOLD:#} {DIM}({what}){DIM:#}"))
@@ -54,6 +59,16 @@ pub(super) fn within<'p>(cwd: &str, path: &'p str) -> &'p str {
         Some(inside) if !inside.is_empty() => inside,
         _ => path,
     }
+}
+
+/// The first of the changed files that lies outside the session's directory.
+pub(super) fn outside(cwd: &str, changes: &[FileUpdateChange]) -> Option<String> {
+    let far = changes.iter().find(|change| {
+        let path = Path::new(&change.path);
+        (path.is_absolute() && !path.starts_with(cwd))
+            || path.components().any(|part| part == Component::ParentDir)
+    });
+    far.map(|change| clean::line(&change.path))
 }
 
 /// The lines that tell something: without the names of the files, which stand in the heading.

@@ -3,6 +3,7 @@
 use std::io;
 
 use anstyle::Style;
+use serde_json::Value;
 use signalbox_protocol::app::{ThreadTokenUsage, Turn, TurnError, TurnStatus};
 
 use super::clean;
@@ -10,6 +11,7 @@ use super::diff;
 use super::screen::{BAD, Block, DIM, GOOD, NOTE};
 use super::view::View;
 use super::wrap::wrapped;
+use crate::details::last_lines;
 
 impl View {
     /// The end of the turn.
@@ -62,6 +64,14 @@ impl View {
         let details = error.additional_details.as_deref().map(clean::clean).unwrap_or_default();
         for line in details.lines().filter(|line| !line.trim().is_empty()) {
             self.screen.bar(DIM, line)?;
+        }
+        let word = |key: &str| error.data.as_ref().and_then(|data| data.get(key)).and_then(Value::as_str);
+        for line in word("stdoutTail").map(last_lines).unwrap_or_default() {
+            self.screen.bar(DIM, &line)?;
+        }
+        let hint = word("hint").map(clean::line).unwrap_or_default();
+        for line in wrapped(&hint, self.screen.width()).lines() {
+            self.screen.line(format_args!("{NOTE}{line}{NOTE:#}"))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `signalbox run`: one prompt, watched. Itself a client of the app-server API, of the home's server or of one in memory.
 
 mod ask;
-mod clean;
+pub(crate) mod clean;
 mod diff;
 mod ending;
 mod keyboard;
@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::args::{Global, RunArgs};
 use crate::connect;
+use crate::details::with_details;
 use crate::setup::{self, Prepared, SetupError, complain, told};
 use crate::{EXIT_USAGE, logs};
 
@@ -57,6 +58,12 @@ pub(crate) enum RunError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Nothing to go on with.
+    #[error("there is no thread of {} to go on with; leave --last out to begin one", cwd.display())]
+    NoThread {
+        /// The directory.
+        cwd: PathBuf,
     },
     /// The server declined.
     #[error(transparent)]
@@ -184,14 +191,15 @@ fn explained(error: &RunError) -> String {
             _ => text,
         };
     };
-    match failure.data.get("hint").and_then(|hint| hint.as_str()) {
-        Some(hint) => format!("{text}\n  {hint}"),
-        None if failure.reason == "provider_not_found" => {
+    let text = with_details(&text, &failure.data);
+    match failure.reason.as_str() {
+        "provider_not_found" if !failure.data.contains_key("hint") => {
             format!(
-                "{text}\n  `signalbox doctor` says which of them are installed; config.toml may name others"
+                "{text}\n  `signalbox doctor` says which of them are installed; config.toml may name others. A server that \
+                 runs knows those that were there when it started: `signalbox stop` ends it"
             )
         }
-        None => text,
+        _ => text,
     }
 }
 

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use signalbox_client::{CallError, Client, Event, Events, Notification, Request};
 use signalbox_protocol::app::{
-    Approval, ApprovalRespondParams, ServerNotification, ServerRequest, ServerRequestResolvedNotification,
-    ThreadResumeParams, ThreadStartParams, TurnInterruptParams, TurnStartMode, TurnStartParams, TurnStatus,
-    UserInput,
+    Approval, ApprovalRespondParams, CwdFilter, ServerNotification, ServerRequest,
+    ServerRequestResolvedNotification, ThreadListParams, ThreadResumeParams, ThreadSortKey,
+    ThreadStartParams, TurnInterruptParams, TurnStartMode, TurnStartParams, TurnStatus, UserInput,
 };
 use signalbox_protocol::ops::{PermissionMode, Policy, ResolverKind, SandboxLevel};
 use signalbox_server::Signals;
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::RunError;
 use super::ask::{self, Asking, Step};
+use super::diff;
 use super::keyboard::Keyboard;
 use super::screen::{BOLD, Block, DIM, QUIET, Screen};
 use super::view::View;
@@ -28,8 +29,6 @@ use crate::args::{PolicyArg, RunArgs};
 const CLIENT_NAME: &str = "signalbox-run";
 /// How long a turn that is left may take to be interrupted.
 const ABANDON: Duration = Duration::from_secs(2);
-/// What is said where nobody can be asked.
-const NOBODY: &str = "no terminal to ask on; use --policy yolo to allow";
 
 /// How watching a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +62,8 @@ pub(super) struct Session {
     /// The turn has ended.
     ended: bool,
     is_rehearsal: bool,
+    cwd: String,
+    policy: PolicyArg,
 }
 
 /// What is shown, and how.
@@ -95,7 +96,11 @@ impl Session {
             sandbox: SandboxLevel::WorkspaceWrite,
             never_ask: false,
         };
-        let opened = match args.thread.clone() {
+        let thread = match args.thread.clone() {
+            None if args.last => Some(newest(&client, &cwd).await?),
+            named => named,
+        };
+        let opened = match thread {
             Some(thread_id) => {
                 let resume = ThreadResumeParams {
                     thread_id,
@@ -117,7 +122,7 @@ impl Session {
                 client.thread_start(&start).await?.opened
             }
         };
-        let thread = opened.thread.id;
+        let thread = opened.thread.id.clone();
         let is_rehearsal = args.provider.is_none() && opened.model_provider == signalbox_server::REHEARSAL;
 
         let at_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -148,7 +153,10 @@ impl Session {
             ..TurnStartParams::default()
         };
         let turn = client.turn_start(&start).await?.turn.id;
+        let (cwd, policy) = (opened.cwd, args.policy);
         Ok(Self {
+            cwd,
+            policy,
             client,
             events,
             thread,
@@ -287,6 +295,8 @@ impl Session {
                 self.ended = true;
                 if let Face::People(view) = &mut self.face {
                     view.ended(&ended.turn).map_err(RunError::Output)?;
+                    let goes_on = format!("Go on: signalbox run --thread {} \"…\"", self.thread);
+                    view.aside(&goes_on).map_err(RunError::Output)?;
                     let completed = ended.turn.status == TurnStatus::Completed;
                     if completed && self.is_rehearsal && self.keyboard.is_some() {
                         view.aside("This was the built-in rehearsal agent. --provider NAME chooses a real one; `signalbox doctor` lists them.")
@@ -321,6 +331,7 @@ impl Session {
     /// Answers for somebody who is not there.
     fn decline(&mut self, request: &ServerRequest) -> Result<(), RunError> {
         let asking = Asking::new(request, self.approvals.get(request.approval_id()));
+        let why = nobody(request, &self.cwd, self.policy);
         match &mut self.face {
             Face::People(view) => {
                 let changes = match request {
@@ -328,14 +339,14 @@ impl Session {
                     _ => &[],
                 };
                 let shown = match &asking.item {
-                    Some(item) => view.show_again(item, changes).and_then(|()| view.declined(item, NOBODY)),
-                    None => view.notice(&format!("declined: {NOBODY}")),
+                    Some(item) => view.show_again(item, changes).and_then(|()| view.declined(item, &why)),
+                    None => view.notice(&format!("declined: {why}")),
                 };
                 shown.map_err(RunError::Output)?;
             }
             Face::Json(_) => {
                 let title = super::clean::short(title_of(request), 80);
-                crate::setup::complain(&format!("{title}: declined: {NOBODY}"));
+                crate::setup::complain(&format!("{title}: declined: {why}"));
             }
         }
         self.respond(ask::decline(request.approval_id()));
@@ -506,6 +517,35 @@ impl Face {
             }
         }
     }
+}
+
+/// The thread of a directory that was used last.
+async fn newest(client: &Client, cwd: &Path) -> Result<String, RunError> {
+    let params = ThreadListParams {
+        limit: Some(1),
+        sort_key: Some(ThreadSortKey::UpdatedAt),
+        cwd: Some(CwdFilter(vec![cwd.display().to_string()])),
+        ..ThreadListParams::default()
+    };
+    let thread = client.thread_list(&params).await?.data.into_iter().next();
+    thread.map(|thread| thread.id).ok_or_else(|| RunError::NoThread { cwd: cwd.to_owned() })
+}
+
+/// Why something is declined where nobody can be asked, and what would allow it.
+fn nobody(request: &ServerRequest, cwd: &str, policy: PolicyArg) -> String {
+    let allows = match request {
+        ServerRequest::FileChangeApproval(params) => match diff::outside(cwd, &params.changes) {
+            Some(path) => Some(format!("{path} is outside {cwd}; -C DIR works there")),
+            None => Some("use --policy yolo to allow".to_owned()),
+        },
+        // Under that policy, whatever is asked nonetheless has no answer that it could give.
+        _ if policy == PolicyArg::Yolo => None,
+        ServerRequest::CommandExecutionApproval(_) => Some("use --policy yolo to allow".to_owned()),
+        ServerRequest::ToolUserInput(_) => Some("--policy yolo allows what only reads".to_owned()),
+        ServerRequest::Elicitation(_) => None,
+    };
+    let more = allows.map(|allows| format!("; {allows}")).unwrap_or_default();
+    format!("no terminal to ask on{more}")
 }
 
 /// The width of the terminal that stdout is.

@@ -52,6 +52,8 @@ struct Item {
     heading: String,
     /// Its heading, and of a file change its diff, are on the screen.
     shown: bool,
+    /// The changes that are on the screen.
+    changes: Vec<FileUpdateChange>,
     /// Its end is on the screen.
     closed: bool,
 }
@@ -132,8 +134,9 @@ impl View {
     /// Shows an item's heading (and diff), unless it is what the screen ends with.
     pub(super) fn show_again(&mut self, item: &str, changes: &[FileUpdateChange]) -> io::Result<()> {
         let known = self.items.entry(item.to_owned()).or_default();
-        if !changes.is_empty() && !known.shown {
+        if !changes.is_empty() && (!known.shown || known.changes != changes) {
             known.shown = true;
+            known.changes = changes.to_vec();
             self.screen.begin(Block::Text(item.to_owned()))?;
             return diff::show(&mut self.screen, &self.cwd, changes);
         }
@@ -271,7 +274,10 @@ impl View {
                 }
                 match status {
                     PatchApplyStatus::Completed => self.screen.line(format_args!("{DIM}└ done{DIM:#}")),
-                    PatchApplyStatus::Declined => self.screen.line(format_args!("└ {NOTE}declined{NOTE:#}")),
+                    PatchApplyStatus::Declined => {
+                        let why = unasked(&self.cwd, changes);
+                        self.screen.line(format_args!("└ {NOTE}declined: {why}{NOTE:#}"))
+                    }
                     PatchApplyStatus::Failed | PatchApplyStatus::InProgress => {
                         self.screen.line(format_args!("└ {BAD}failed{BAD:#}"))
                     }
@@ -416,6 +422,14 @@ impl View {
             TurnPlanStepStatus::InProgress => self.screen.line(format_args!("{BOLD}▸ {text}{BOLD:#}")),
             TurnPlanStepStatus::Pending => self.screen.line(format_args!("{DIM}○ {text}{DIM:#}")),
         }
+    }
+}
+
+/// Why changes were declined without a question.
+fn unasked(cwd: &str, changes: &[FileUpdateChange]) -> String {
+    match diff::outside(cwd, changes) {
+        Some(path) => format!("{path} is outside {cwd}; -C DIR works there"),
+        None => "by the policy".to_owned(),
     }
 }
 

@@ -28,7 +28,7 @@ pub enum LoginState {
     Unknown,
     /// The agent has asked for one, and not worked since.
     Required,
-    /// The agent has opened a session or answered a prompt.
+    /// The agent has answered a prompt, or opened a session where it had refused one.
     Done,
 }
 
@@ -44,6 +44,8 @@ pub struct Known {
     pub login: LoginState,
     /// That was told at a prompt; an open session does not disprove it.
     at_prompt: bool,
+    /// A login was begun since.
+    login_begun: bool,
     /// Ways to log in, as it says.
     pub methods: Vec<LoginMethod>,
     /// How it failed last, if it has not worked since.
@@ -108,19 +110,29 @@ impl Known {
         self.methods = info.auth_methods.iter().take(MAX_METHODS).map(LoginMethod::of).collect();
     }
 
+    /// Many agents open sessions without a login and refuse only at a prompt: what one has refused there stands until it
+    /// answers a prompt or a login was begun, and an open session alone proves nothing.
     fn opened(&mut self) {
-        self.last_failure = self.last_failure.take().filter(|_| self.at_prompt);
-        self.login = if self.at_prompt { LoginState::Unknown } else { LoginState::Done };
-        self.at_prompt = false;
+        if self.at_prompt && !self.login_begun {
+            return;
+        }
+        self.last_failure = None;
+        self.login = match self.login {
+            LoginState::Required if !self.at_prompt => LoginState::Done,
+            LoginState::Required => LoginState::Unknown,
+            other => other,
+        };
+        (self.at_prompt, self.login_begun) = (false, false);
     }
 
     fn answered(&mut self) {
-        (self.login, self.at_prompt, self.last_failure) = (LoginState::Done, false, None);
+        (self.login, self.last_failure) = (LoginState::Done, None);
+        (self.at_prompt, self.login_begun) = (false, false);
     }
 
     fn failed(&mut self, failure: &AgentFailure, at_prompt: bool, at_ms: i64) {
         if failure.reason == FailureReason::AgentAuthRequired {
-            (self.login, self.at_prompt) = (LoginState::Required, at_prompt);
+            (self.login, self.login_begun, self.at_prompt) = (LoginState::Required, false, at_prompt);
         }
         self.last_failure = Some(LastFailure {
             reason: failure.reason.as_str().to_owned(),
@@ -164,6 +176,11 @@ impl Memory {
     /// An agent has opened a session.
     pub(crate) fn opened(&self, provider: &Provider, at_ms: i64, tasks: &TaskTracker) {
         self.change(provider, at_ms, tasks, Known::opened);
+    }
+
+    /// Somebody logs in: by the agent, or in a terminal.
+    pub(crate) fn login_begun(&self, provider: &Provider, at_ms: i64, tasks: &TaskTracker) {
+        self.change(provider, at_ms, tasks, |known| known.login_begun = true);
     }
 
     /// An agent has answered a prompt.
@@ -265,7 +282,7 @@ mod tests {
         let memory = Memory::load(Some(file.clone()));
         let info = AgentInfo { name: "Codex".into(), version: Some("2.6".into()), ..AgentInfo::default() };
         memory.introduced(&codex, &info, 5, &tasks);
-        memory.opened(&codex, 6, &tasks);
+        memory.answered(&codex, 6, &tasks);
         memory.failed(&kimi, &failure(FailureReason::AgentAuthRequired), false, 7, &tasks);
         tasks.close();
         tasks.wait().await;
@@ -283,13 +300,29 @@ mod tests {
     fn an_open_session_does_not_disprove_a_login_that_a_prompt_has_asked_for() {
         let mut known = Known::default();
         known.failed(&failure(FailureReason::AgentAuthRequired), true, 1);
-        known.opened();
-        assert_eq!((known.login, known.last_failure.is_some()), (LoginState::Unknown, true));
+        for _ in 0..2 {
+            known.opened();
+            assert_eq!((known.login, known.last_failure.is_some()), (LoginState::Required, true));
+        }
         known.answered();
         assert_eq!((known.login, known.last_failure.is_none()), (LoginState::Done, true));
         known.failed(&failure(FailureReason::AgentFailed), false, 2);
         known.opened();
         assert_eq!((known.login, known.last_failure.is_none()), (LoginState::Done, true), "success clears");
+    }
+
+    #[test]
+    fn after_a_login_only_a_prompt_shows_whether_it_holds() {
+        let mut known = Known::default();
+        known.opened();
+        assert_eq!(known.login, LoginState::Unknown, "an open session proves nothing");
+        known.failed(&failure(FailureReason::AgentAuthRequired), true, 1);
+        known.login_begun = true;
+        known.opened();
+        assert_eq!((known.login, known.last_failure.is_none()), (LoginState::Unknown, true));
+        known.failed(&failure(FailureReason::AgentAuthRequired), false, 2);
+        known.opened();
+        assert_eq!(known.login, LoginState::Done, "it had refused a session");
     }
 
     #[test]

@@ -80,9 +80,9 @@ pub struct LoginInfo {
 pub enum LoginRequired {
     /// The agent has asked for one, and not worked since.
     Yes,
-    /// The agent has opened a session or answered a prompt.
+    /// The agent has answered a prompt, or opened a session where it had refused one.
     No,
-    /// It has not been started, or not far enough to tell.
+    /// It has not been started, or not far enough to tell: many agents open sessions without a login.
     #[default]
     Unknown,
 }
@@ -117,6 +117,12 @@ pub struct ProviderFailure {
     /// What would help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The end of what it wrote to stderr, of a failure just now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_tail: Option<String>,
+    /// The end of what it wrote to stdout that was not ACP, of a failure just now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_tail: Option<String>,
     /// When, Unix milliseconds.
     pub at: i64,
 }
