@@ -110,7 +110,7 @@ impl Masks {
                     *text = self.head(text);
                 }
             }
-            AgentEvent::Warning { message, .. } => *message = self.head(message),
+            AgentEvent::Warning { message: text, .. } | AgentEvent::Said(text) => *text = self.head(text),
             AgentEvent::Introduced(info) | AgentEvent::Met(info) | AgentEvent::Ready(info) => {
                 info.name = self.head(&info.name);
                 info.version = info.version.take().map(|version| self.head(&version));

@@ -271,7 +271,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_without_its_value() {
         for (config, expected) in [
-            (json!({"mcp_servers": 1}), "config.mcp_servers: config.mcp_servers must be an object"),
+            (
+                json!({"mcp_servers": 1}),
+                "config.mcp_servers: Invalid params: config.mcp_servers must be an object",
+            ),
             (json!({"mcp_servers": {"m": {"env": {"K": {"secret": 1}}}}}), "config.mcp_servers.m.env.K: "),
             (json!({"mcp_servers.m.args": "a"}), "config.mcp_servers.m.args: "),
             (json!({"mcp_servers.m.comand": "a"}), "config.mcp_servers.m.comand: "),
