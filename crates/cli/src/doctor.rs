@@ -19,6 +19,9 @@ use crate::probes::{self, Probes};
 use crate::setup::{self, complain, told};
 use crate::{logs, stop};
 
+/// What says all that is wrong with the configuration.
+const CHECK: &str = "`signalbox config check` says everything that is wrong with it";
+
 /// How a finding is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -141,7 +144,7 @@ impl Findings {
                 config
             }
             Err(error) => {
-                self.add("home", "config.toml", State::Broken, told(&error), None);
+                self.add("home", "config.toml", State::Broken, told(&error), Some(CHECK.to_owned()));
                 Config::default()
             }
         };
@@ -236,7 +239,7 @@ impl Findings {
             Err(error) => return self.add("providers", "rehearsal", State::Broken, told(&error), None),
         };
         for fault in check_catalog(config) {
-            self.add("providers", "config.toml", State::Broken, fault, None);
+            self.add("providers", "config.toml", State::Broken, fault, Some(CHECK.to_owned()));
         }
         let offered = setup::environment();
         let catalog = match catalog(home, config, rehearsal, offered.clone()) {

@@ -165,6 +165,12 @@ fn mistakes_name_key_line_and_expectation() {
         "unattended = 'wait'",
         expect![[r#"config.toml:1: unknown key `unattended`; did you mean `server.unattended`?"#]],
     );
+    error(
+        "[limits]\ndefault_provider = \"a\"",
+        expect![[
+            r#"config.toml:2: unknown key `limits.default_provider`; `default_provider` belongs before the first [table]"#
+        ]],
+    );
     error("something_else = 1", expect![[r#"config.toml:1: unknown key `something_else`"#]]);
     error(
         "[providers.a]\ncomand = 'x'",

@@ -17,6 +17,9 @@ use crate::update::{AgentModes, Update};
 /// Longest wait for the answer to one setting; the session goes on without it.
 const SET_LONGEST: Duration = Duration::from_secs(30);
 
+/// Choices that are named where another one was asked for.
+const OFFERS_NAMED: usize = 12;
+
 /// Who wants a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
@@ -280,7 +283,12 @@ fn choose(option: &ConfigOption, choice: &str) -> Result<Means, RefusedSetting> 
     if matches!(option.current, ConfigValue::Flag(_))
         || !option.choices.iter().any(|offered| offered.id == choice)
     {
-        return Err(RefusedSetting::NotOffered(format!("{choice} as {}", option.name)));
+        let offered: Vec<_> =
+            option.choices.iter().take(OFFERS_NAMED).map(|offered| offered.id.as_str()).collect();
+        let more = if option.choices.len() > OFFERS_NAMED { ", …" } else { "" };
+        let offers =
+            if offered.is_empty() { String::new() } else { format!(", but {}{more}", offered.join(", ")) };
+        return Err(RefusedSetting::NotOffered(format!("{choice} as {}{offers}", option.name)));
     }
     Ok(if chosen(option) == choice {
         Means::Nothing

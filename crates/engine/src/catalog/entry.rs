@@ -230,7 +230,7 @@ impl ProviderEntry {
             (Some(_), Some(needed)) => needed.clone(),
             (None, _) => self.first_program(),
         };
-        let why = format!("the command {absent:?} was not found");
+        let why = why_absent(&absent, path, cwd);
         let hint = self.hint.clone();
         let (Some(download), None, None) = (&self.download, found, needed) else {
             return Err(Missing { program: absent, why, hint });
@@ -268,6 +268,30 @@ fn is_runner(line: &[String]) -> bool {
     program.is_some_and(|program| RUNNERS.contains(&program))
 }
 
+/// Why a program cannot be started, with the usual slips of the pen.
+fn why_absent(program: &str, path: Option<&str>, cwd: &Path) -> String {
+    let name = format!("the command {program:?}");
+    if program.starts_with("~/") {
+        return format!("{name} was not found: `~` is not expanded, write the whole path");
+    }
+    let file = match program.contains('/') {
+        true => Some(cwd.join(program)).filter(|file| file.exists()),
+        false => path
+            .into_iter()
+            .flat_map(std::env::split_paths)
+            .map(|folder| cwd.join(folder).join(program))
+            .find(|file| file.is_file()),
+    };
+    match file {
+        Some(file) if file.is_dir() => format!("{name} is a folder"),
+        Some(file) => format!("{name} is not executable: chmod +x {}", file.display()),
+        None if program.contains(char::is_whitespace) => {
+            format!("{name} was not found: arguments belong into `args`")
+        }
+        None => format!("{name} was not found"),
+    }
+}
+
 fn is_program(program: &str, path: Option<&str>, cwd: &Path) -> bool {
     locate(program, path, cwd).is_some()
 }
@@ -303,6 +327,20 @@ mod tests {
 
     fn words(line: &str) -> Vec<String> {
         line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn slips_of_the_pen_are_told_from_what_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("script"), "").unwrap();
+        let path = folder.path().to_str().unwrap();
+        let why = |program: &str| why_absent(program, Some(path), folder.path());
+        assert_eq!(why("nothing"), "the command \"nothing\" was not found");
+        assert!(why("~/script").contains("`~` is not expanded"));
+        assert!(why("sh -c true").contains("`args`"));
+        assert!(why("script").contains("is not executable: chmod +x"));
+        assert!(why("./script").contains("is not executable: chmod +x"));
+        assert!(why(path).ends_with("is a folder"));
     }
 
     #[test]

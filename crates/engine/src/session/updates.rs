@@ -92,6 +92,7 @@ impl Actor {
             AgentEvent::StartFailed(failure) => {
                 let stopped = self.agent.as_ref().is_some_and(|live| live.agent.is_stopping());
                 if !stopped {
+                    tracing::warn!(session = %self.row.id, provider = %self.row.provider, %failure, "the agent did not start");
                     self.remember_failure(&failure, false);
                 }
                 self.agent_is_gone();

@@ -31,7 +31,7 @@ pub enum ConfigError {
         message: String,
     },
     /// A key does not exist.
-    #[error("{at}: unknown key `{key}`{}", hint(near.as_deref()))]
+    #[error("{at}: unknown key `{key}`{}", hint(key, near.as_deref()))]
     UnknownKey {
         /// File and line.
         at: String,
@@ -93,8 +93,15 @@ impl ConfigError {
     }
 }
 
-fn hint(near: Option<&str>) -> String {
-    near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+fn hint(key: &str, near: Option<&str>) -> String {
+    match near {
+        // The very word, but below a table that it does not belong to.
+        Some(near) if key.rsplit_once('.').is_some_and(|(_, last)| last == near) => {
+            format!("; `{near}` belongs before the first [table]")
+        }
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => String::new(),
+    }
 }
 
 /// What became of the `-c` arguments.
@@ -182,7 +189,7 @@ impl Config {
                 match fault {
                     // A table of ours with a key of somebody else's in it counts as unknown as well.
                     ConfigError::UnknownKey { key, near, .. } => {
-                        let hint = hint(near.as_deref());
+                        let hint = hint(key, near.as_deref());
                         result.warnings.push(format!("-c {key}: unknown key, ignored{hint}"));
                     }
                     other => return Err(other),

@@ -34,6 +34,8 @@
 //!   `cliVersion`, `version`, `platformOs`, `at`, and whatever ends in `At`, `_at`, `Ms` or `_ms`.
 //! - Deltas of one item that follow each other count as one; how text is cut into deltas is left to the server. A delta
 //!   of `"…"` stands for all further deltas of its item, wherever they come until it is completed.
+//! - The warning that nobody is there to answer is passed over where it is not written: when all have left it comes before
+//!   the snapshot of whoever comes next, or behind it.
 //!
 //! Each is played through every door that it fits: over the unix socket by lines and by WebSocket; if it has one client,
 //! over stdio in both framings; and over HTTP if it has one client that starts a thread, or none, and does nothing that

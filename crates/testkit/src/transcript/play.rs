@@ -267,6 +267,10 @@ impl Player {
     fn next(&mut self, number: usize, wanted: &Value) -> Value {
         loop {
             let frame = self.take(number);
+            // Told when the last client has left: to nobody, or to the one that has come meanwhile.
+            if frame["params"]["reason"] == "unattended" && wanted["method"] != "warning" {
+                continue;
+            }
             let actor = self.actor(number);
             if let Some(item) = actor.absorbed.clone() {
                 if delta_of(&frame) == Some(&item) && delta_of(wanted).is_none() {
