@@ -95,6 +95,7 @@ const TABLE: &[(&str, &str, &[&str])] = &[
         "24 little in the request; a status goes backwards",
         HERE,
         &[
+            "what_an_agent_says_about_its_request_is_why_it_is_asked",
             "a_request_that_only_names_its_call_shows_what_is_known_of_it",
             "a_request_about_nothing_that_is_known_is_asked_all_the_same",
         ],

@@ -189,7 +189,7 @@ impl Config {
                 match fault {
                     // A table of ours with a key of somebody else's in it counts as unknown as well.
                     ConfigError::UnknownKey { key, near, .. } => {
-                        let hint = hint(key, near.as_deref());
+                        let hint = hint(&key, near.as_deref());
                         result.warnings.push(format!("-c {key}: unknown key, ignored{hint}"));
                     }
                     other => return Err(other),

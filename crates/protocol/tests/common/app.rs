@@ -177,6 +177,10 @@ pub fn notifications() -> Vec<(&'static str, Value)> {
                 "approvalPolicy": "untrusted", "approvalsReviewer": "user", "sandboxPolicy": {"type": "readOnly"},
                 "collaborationMode": {"mode": "default", "settings": {"model": "m"}}}}),
         ),
+        (
+            method::PROVIDER_LOGIN_PROGRESS,
+            json!({"provider": "p", "type": "address", "requestId": 1, "message": "Log in", "url": "https://h/login"}),
+        ),
         (method::THREAD_MODELS_UPDATED, json!({"threadId": "s", "data": [], "current": ""})),
         (method::THREAD_CONFIG_OPTIONS_UPDATED, json!({"threadId": "s", "options": []})),
         (
