@@ -91,7 +91,7 @@ async fn the_asking_mode_and_the_model_are_set_before_the_session_is_ready() {
         [
             (1, Ok(())),
             (2, Err(RefusedSetting::Refused("not now".into()))),
-            (3, Err(RefusedSetting::NotOffered("no-such-model as Model".into())))
+            (3, Err(RefusedSetting::NotOffered("no-such-model as Model, but small, large".into())))
         ]
     );
     assert_eq!(model.as_deref(), Some("small"));
