@@ -53,7 +53,6 @@ impl Conversation {
         let framing = (self.wire.version == Version::V2).then(Framing::default);
         self.prompt =
             Some(Running { since: now, cancel_until: None, had_output: false, usage: None, framing });
-        self.prompted = true;
         self.call(Call::Prompt, |wire, id| wire.prompt(id, &session, blocks, prompt.meta));
     }
 
